@@ -1,0 +1,33 @@
+/* The body of POST /command: checked, with everything the process needs. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "execd/credentials.h"
+#include "execd/env.h"
+
+#define EXECD_COMMAND_BODY_MAX (4 * 1024 * 1024)
+#define EXECD_COMMAND_ENVS_MAX 1024
+/* A command is one argument of the shell, and Linux takes none longer than this. Longer scripts go
+ * into a file first, which the message says. */
+#define EXECD_COMMAND_MAX EXECD_STRING_MAX
+
+struct execd;
+
+struct execd_command_request {
+    char *command;
+    char *cwd;                            /* expanded; a directory when it was checked */
+    struct execd_env env;                 /* base, environment file, `envs` */
+    struct execd_credentials credentials; /* with has_credentials */
+    bool has_credentials;
+    uint64_t timeout_ms; /* 0: none */
+};
+
+/* ERR_INVALID for the client's mistakes, ERR_UNSUPPORTED for `background`. *ret is filled on
+ * success and then released with execd_command_request_done(). */
+int execd_command_request_parse(const struct execd *execd, const char *body, size_t length,
+                                struct execd_command_request *ret, struct error *err);
+void execd_command_request_done(struct execd_command_request *request);

@@ -1,0 +1,319 @@
+/* States: no entrypoint at all (execd->entrypoint is NULL), starting (forked, exec not seen yet),
+ * running, over. While starting, the report pipe is watched: its end says that the program runs.
+ * The exit of the process can be seen before that end, so both paths settle the start first. */
+#include "execd/entrypoint.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "execd/reply.h"
+#include "execd/spawn.h"
+#include "http/json.h"
+
+enum state { STARTING, RUNNING, OVER };
+
+/* What the body asks for. */
+struct settings {
+    char **argv; /* NULL-terminated */
+    size_t argc;
+    struct execd_env env;
+    char *cwd;
+    struct execd_credentials user;
+    bool has_user;
+};
+
+struct execd_entrypoint {
+    struct execd *execd;
+    enum state state;
+    struct settings settings; /* moved to execd when the start succeeded */
+    pid_t pid;
+    struct execd_child child;
+    int report;
+    uv_poll_t report_poll;
+    bool watching;                  /* report_poll is open */
+    struct http_exchange *exchange; /* of /internal/start, until it is closed */
+    bool failed;                    /* the start failed and was answered */
+};
+
+/* --- the request ------------------------------------------------------------------------------ */
+
+static void settings_done(struct settings *settings)
+{
+    for (size_t i = 0; i < settings->argc; i++)
+        free(TAKE_PTR(settings->argv[i]));
+    free(TAKE_PTR(settings->argv));
+    execd_env_done(&settings->env);
+    free(TAKE_PTR(settings->cwd));
+}
+
+static int read_argv(const json_t *body, struct settings *settings, struct error *err)
+{
+    json_t *array = NULL;
+    if (http_json_array(body, "entrypoint", &array, err) < 0)
+        return -1;
+    size_t count = json_array_size(array);
+    if (count == 0 || count > EXECD_START_ARGS_MAX) {
+        error_set(err, ERR_INVALID, "`entrypoint` must have 1 to %d strings", EXECD_START_ARGS_MAX);
+        return -1;
+    }
+    settings->argv = mem_alloc_array(count + 1, sizeof(*settings->argv));
+    for (size_t i = 0; i < count; i++) {
+        const char *text = json_string_value(json_array_get(array, i));
+        if (text == NULL || strlen(text) > EXECD_STRING_MAX)
+            return error_set(err, ERR_INVALID,
+                             "`entrypoint[%zu]` must be a string of at most %d bytes", i,
+                             EXECD_STRING_MAX);
+        settings->argv[settings->argc++] = mem_dup(text);
+    }
+    if (settings->argv[0][0] == '\0')
+        return error_set(err, ERR_INVALID, "`entrypoint[0]` must name a program");
+    return 0;
+}
+
+static int read_env(const json_t *body, struct settings *settings, struct error *err)
+{
+    json_t *array = NULL;
+    if (http_json_array(body, "env", &array, err) < 0)
+        return -1;
+    size_t index;
+    json_t *item;
+    json_array_foreach(array, index, item)
+    {
+        const char *pair = json_string_value(item);
+        if (pair == NULL || execd_env_set_pair(&settings->env, pair) < 0)
+            return error_set(err, ERR_INVALID,
+                             "`env[%zu]` must be \"NAME=value\" of at most %d bytes, with at most "
+                             "%d variables in all",
+                             index, EXECD_STRING_MAX, EXECD_ENV_MAX);
+    }
+    return 0;
+}
+
+static int read_user(const json_t *body, const struct execd *execd, struct settings *settings,
+                     struct error *err)
+{
+    const char *user = NULL;
+    if (http_json_string(body, "user", 256, &user, err) < 0)
+        return -1;
+    if (user == NULL || *user == '\0')
+        return 0;
+    settings->has_user = true;
+    return execd_credentials_from_user(&settings->user, &execd->users, user, err);
+}
+
+static int read_cwd(const json_t *body, struct settings *settings, struct error *err)
+{
+    const char *cwd = "/";
+    struct stat st;
+    if (http_json_string(body, "cwd", EXECD_STRING_MAX, &cwd, err) < 0)
+        return -1;
+    if (*cwd != '/' || stat(cwd, &st) < 0 || !S_ISDIR(st.st_mode))
+        return error_set(err, ERR_INVALID, "`cwd` %.300s is not an absolute path of a directory",
+                         cwd);
+    settings->cwd = mem_dup(cwd);
+    return 0;
+}
+
+/* Programs expect these two even when the image does not set them. */
+static void add_defaults(const struct execd *execd, struct settings *settings)
+{
+    if (execd_env_find(&settings->env, "PATH") == NULL)
+        execd_env_set(&settings->env, "PATH", EXECD_PATH_DEFAULT);
+    if (execd_env_find(&settings->env, "HOME") != NULL)
+        return;
+    uid_t uid = settings->has_user ? settings->user.uid : geteuid();
+    AUTO_FREE char *home = execd_users_find_home(&execd->users, uid);
+    const char *fallback = uid == 0 ? "/root" : "/";
+    execd_env_set(&settings->env, "HOME", home != NULL ? home : fallback);
+}
+
+static int read_settings(const struct execd *execd, const json_t *body, struct settings *settings,
+                         struct error *err)
+{
+    if (!json_is_object(body))
+        return error_set(err, ERR_INVALID, "the body must be a JSON object");
+    if (read_argv(body, settings, err) < 0 || read_env(body, settings, err) < 0 ||
+        read_cwd(body, settings, err) < 0 || read_user(body, execd, settings, err) < 0)
+        return -1;
+    add_defaults(execd, settings);
+    return 0;
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+/* A failed start is forgotten once its process is reaped and its answer is out. */
+static void release_if_failed(struct execd_entrypoint *entrypoint)
+{
+    if (!entrypoint->failed || entrypoint->watching || entrypoint->child.pid != 0 ||
+        entrypoint->exchange != NULL)
+        return;
+    free(entrypoint);
+}
+
+static void on_report_closed(uv_handle_t *handle)
+{
+    struct execd_entrypoint *entrypoint = handle->data;
+    entrypoint->watching = false;
+    release_if_failed(entrypoint);
+}
+
+static void on_close(struct http_exchange *exchange, bool completed, void *ctx)
+{
+    (void)exchange;
+    (void)completed;
+    struct execd_entrypoint *entrypoint = ctx;
+    struct execd *execd = entrypoint->execd;
+    entrypoint->exchange = NULL;
+    release_if_failed(entrypoint);
+    execd_end_check(execd);
+}
+
+/* From now on everything runs as the entrypoint does. */
+static void adopt_settings(struct execd *execd, struct settings *settings)
+{
+    execd_env_done(&execd->env);
+    execd->env = settings->env;
+    execd_env_init(&settings->env);
+    free(TAKE_PTR(execd->cwd));
+    execd->cwd = TAKE_PTR(settings->cwd);
+    execd->user = settings->user;
+    execd->has_user = settings->has_user;
+}
+
+/* Has the exec happened or failed? Then answer and leave the state STARTING. */
+static void settle_start(struct execd_entrypoint *entrypoint)
+{
+    struct error err = ERROR_INIT;
+    int r = execd_spawn_check(entrypoint->report, &err);
+    if (r == 0)
+        return;
+    uv_close((uv_handle_t *)&entrypoint->report_poll, on_report_closed);
+    entrypoint->report = fd_close(entrypoint->report);
+    if (r > 0) {
+        entrypoint->state = RUNNING;
+        adopt_settings(entrypoint->execd, &entrypoint->settings);
+        settings_done(&entrypoint->settings);
+        if (entrypoint->exchange != NULL)
+            http_exchange_reply_json(entrypoint->exchange, 200,
+                                     json_pack("{s:I}", "pid", (json_int_t)entrypoint->pid));
+        return;
+    }
+    entrypoint->state = OVER;
+    entrypoint->failed = true;
+    entrypoint->execd->entrypoint = NULL; /* another may be tried as soon as this is answered */
+    settings_done(&entrypoint->settings);
+    if (entrypoint->exchange != NULL)
+        http_exchange_reply_error(entrypoint->exchange, 400, "INVALID_REQUEST_BODY", "%s",
+                                  err.message);
+}
+
+static void on_report(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    settle_start(poll->data);
+}
+
+static void on_child_exit(void *ctx, struct execd_exit exit)
+{
+    struct execd_entrypoint *entrypoint = ctx;
+    struct execd *execd = entrypoint->execd;
+    if (entrypoint->state == STARTING)
+        settle_start(entrypoint);
+    if (entrypoint->failed) {
+        release_if_failed(entrypoint);
+        return;
+    }
+    entrypoint->state = OVER;
+    if (execd->pid1)
+        execd_end(execd, exit.signal != 0 ? 128 + exit.signal : exit.code);
+}
+
+static int spawn_entrypoint(struct execd *execd, struct execd_entrypoint *entrypoint,
+                            struct error *err)
+{
+    struct settings *settings = &entrypoint->settings;
+    struct execd_programs programs;
+    execd_programs_init(&programs);
+    AUTO_FREE char *name = mem_dup(settings->argv[0]);
+    execd_programs_add(&programs, name, execd_env_find(&settings->env, "PATH"));
+    struct execd_spawn spawn = {
+        .programs = &programs,
+        .argv = settings->argv,
+        .envp = execd_env_array(&settings->env),
+        .cwd = settings->cwd,
+        .credentials = settings->has_user ? &settings->user : NULL,
+        .out_fd = -1,
+        .err_fd = -1,
+        .new_session = true,
+    };
+    int r = execd_spawn_start(&spawn, &entrypoint->pid, &entrypoint->report, err);
+    execd_programs_done(&programs);
+    if (r < 0) {
+        err->code = ERR_INTERNAL; /* the kernel's refusal is not the caller's mistake */
+        return r;
+    }
+    execd_reaper_add(&execd->reaper, &entrypoint->child, entrypoint->pid, on_child_exit,
+                     entrypoint);
+    return 0;
+}
+
+static void watch_start(struct execd_entrypoint *entrypoint, struct http_exchange *exchange)
+{
+    struct execd *execd = entrypoint->execd;
+    entrypoint->report_poll.data = entrypoint;
+    uv_poll_init(execd->loop, &entrypoint->report_poll, entrypoint->report);
+    uv_poll_start(&entrypoint->report_poll, UV_READABLE, on_report);
+    entrypoint->watching = true;
+    entrypoint->exchange = exchange;
+    http_exchange_on_close(exchange, on_close, entrypoint);
+    execd->entrypoint = entrypoint;
+}
+
+static void on_body(struct http_exchange *exchange, const char *body, size_t length, void *ctx)
+{
+    struct execd *execd = ctx;
+    if (execd->entrypoint != NULL) {
+        http_exchange_reply_error(exchange, 409, "RUNTIME_ERROR",
+                                  "the sandbox has been started already");
+        return;
+    }
+    struct error err = ERROR_INIT;
+    struct execd_entrypoint *entrypoint = mem_alloc(sizeof(*entrypoint));
+    entrypoint->execd = execd;
+    json_t *json = http_json_parse(body, length, &err);
+    if (json == NULL || read_settings(execd, json, &entrypoint->settings, &err) < 0 ||
+        spawn_entrypoint(execd, entrypoint, &err) < 0) {
+        execd_reply_failure(exchange, "INVALID_REQUEST_BODY", &err);
+        settings_done(&entrypoint->settings);
+        free(entrypoint);
+    } else {
+        watch_start(entrypoint, exchange);
+    }
+    json_decref(json);
+}
+
+void execd_entrypoint_handle_start(struct http_exchange *exchange,
+                                   const struct http_route_match *match, void *ctx)
+{
+    (void)match;
+    http_exchange_collect(exchange, EXECD_START_BODY_MAX, on_body, ctx);
+}
+
+bool execd_entrypoint_is_answering(const struct execd *execd)
+{
+    return execd->entrypoint != NULL && execd->entrypoint->exchange != NULL;
+}
+
+bool execd_entrypoint_kill(const struct execd *execd, int signal)
+{
+    if (execd->entrypoint == NULL || execd->entrypoint->state != RUNNING)
+        return false;
+    execd_child_kill_group(&execd->entrypoint->child, signal);
+    return true;
+}

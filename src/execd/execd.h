@@ -1,0 +1,45 @@
+/* What the parts of execd share: one per process. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <uv.h>
+
+#include "execd/credentials.h"
+#include "execd/env.h"
+#include "execd/reaper.h"
+
+#define EXECD_VERSION "0.1.0"
+
+struct execd_command;
+struct execd_entrypoint;
+
+struct execd {
+    uv_loop_t *loop;
+    const char *token; /* every request must carry it; NULL: none needed */
+    bool pid1;         /* ends with its entrypoint */
+
+    struct execd_users users;
+    struct execd_env env;          /* what everything started here begins with */
+    char *cwd;                     /* of commands without one, and of relative paths */
+    struct execd_credentials user; /* as whom things run that name nobody ... */
+    bool has_user;                 /* ... when set; else as execd itself */
+    mode_t umask;
+
+    struct execd_reaper reaper;
+    struct execd_command *commands; /* all whose process or answer is not finished */
+    size_t command_count;
+    struct execd_entrypoint *entrypoint; /* NULL until /internal/start */
+
+    bool ending;
+    int exit_code;
+    uv_timer_t deadline; /* of the ending: a stopped reader must not keep us alive */
+};
+
+void execd_init(struct execd *execd, uv_loop_t *loop);
+
+/* End the process with this exit code: kill what runs, let every open stream tell its end, and stop
+ * the loop when all of them have, or after two seconds. Later calls change nothing. */
+void execd_end(struct execd *execd, int exit_code);
+/* For those that execd_end() waits for, when they are gone: stop the loop if they were the last. */
+void execd_end_check(struct execd *execd);

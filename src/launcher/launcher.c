@@ -1,0 +1,147 @@
+#include "launcher/launcher.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "launcher/adopt.h"
+#include "launcher/image_host.h"
+#include "launcher/private_root.h"
+
+#define FIRST_PEER_MS 10000
+
+void launcher_check_idle(struct launcher *launcher)
+{
+    if (launcher->loop.stop || launcher->peers.count > 0 ||
+        loop_timer_is_set(&launcher->idle_timer) || launcher->sandboxes.running > 0 ||
+        launcher->sandboxes.queued > 0 || launcher->slots.count[SLOT_STATE_STARTING] > 0 ||
+        !remove_is_idle(launcher))
+        return;
+    log_info("no server and no sandbox: ending");
+    launcher->loop.stop = true;
+}
+
+static void first_peer_missing(struct loop_timer *timer)
+{
+    launcher_check_idle(CONTAINER_OF(timer, struct launcher, idle_timer));
+}
+
+static void signal_ready(struct loop_source *source)
+{
+    struct launcher *launcher = CONTAINER_OF(source, struct launcher, signal_source);
+    struct signalfd_siginfo info;
+    if (read(source->fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
+        return;
+    log_info("%s: ending; %zu sandboxes go on", strsignal((int)info.ssi_signo),
+             launcher->sandboxes.running);
+    launcher->loop.stop = true;
+}
+
+static int watch_signals(struct launcher *launcher, struct error *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    launcher->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (launcher->signal_fd < 0)
+        return error_set_errno(err, errno, "cannot receive signals");
+    return loop_watch(&launcher->loop, &launcher->signal_source, launcher->signal_fd, signal_ready,
+                      err);
+}
+
+/* Living sandboxes have the image that is there as their lower directory: it stays until they are
+ * gone. An image that cannot be built is no reason not to serve those. */
+static void prepare_image(struct launcher *launcher)
+{
+    if (launcher->sandboxes.running > 0 && image_host_exists(launcher->state.launcher_fd))
+        return;
+    if (image_host_build(launcher->state.launcher_fd, "/", &launcher->image_error) < 0)
+        log_error("%s", launcher->image_error.message);
+}
+
+static void log_start(const struct launcher *launcher)
+{
+    const struct cgroups *groups = &launcher->cgroups;
+    log_info("serving %s, instance %s, cgroup v%d (memory %s, cpu %s, pids %s), %u slots",
+             launcher->state.path, launcher->state.instance, groups->v2 ? 2 : 1,
+             groups->of[CGROUP_MEMORY] >= 0 ? "yes" : "no",
+             groups->of[CGROUP_CPU] >= 0 ? "yes" : "no",
+             groups->of[CGROUP_PIDS] >= 0 ? "yes" : "no", launcher->options.slots);
+}
+
+/* Each part of a start undoes itself on failure; what was started before it is undone by stop(). */
+static int start(struct launcher *launcher, struct error *err)
+{
+    const struct options *options = &launcher->options;
+    int r = private_root_enter(err);
+    if (r == 0)
+        r = watch_signals(launcher, err);
+    if (r == 0)
+        r = state_open(&launcher->state, options->state_dir, options->execd, options->server_uid,
+                       err);
+    if (r == 0)
+        r = cgroup_open(&launcher->cgroups, options->cgroup_parent, launcher->state.instance, err);
+    if (r == 0)
+        r = seccomp_filter_build(&launcher->filter, err);
+    if (r == 0)
+        r = adopt_all(launcher, err);
+    if (r < 0)
+        return r;
+    prepare_image(launcher);
+    loop_timer_set(&launcher->idle_timer, FIRST_PEER_MS);
+    r = peer_open_all(launcher, err);
+    if (r < 0)
+        return r;
+    log_start(launcher);
+    slot_pump(launcher);
+    return 0;
+}
+
+static void stop(struct launcher *launcher)
+{
+    launcher->loop.stop = true;
+    peer_close_all(launcher);
+    slot_free_all(launcher);
+    remove_done(launcher);
+    sandbox_free_all(launcher);
+    seccomp_filter_done(&launcher->filter);
+    cgroup_close(&launcher->cgroups);
+    state_close(&launcher->state);
+    loop_unwatch(&launcher->loop, &launcher->signal_source);
+    fd_close(launcher->signal_fd);
+    loop_done(&launcher->loop);
+}
+
+int launcher_run(const struct options *options, struct error *err)
+{
+    struct launcher launcher = {
+        .options = *options,
+        .signal_fd = -1,
+        .signal_source.fd = -1,
+        .state =
+            {.launcher_fd = -1, .sandboxes_fd = -1, .loose_fd = -1, .run_fd = -1, .execd_fd = -1},
+        .peers = {.listen_fd = -1, .listener.fd = -1},
+    };
+    int r = loop_init(&launcher.loop, err);
+    if (r < 0)
+        return r;
+    idrange_init(&launcher.ranges);
+    sandbox_init_all(&launcher);
+    slot_init_all(&launcher);
+    remove_init(&launcher);
+    loop_timer_add(&launcher.loop, &launcher.idle_timer, first_peer_missing);
+
+    r = start(&launcher, err);
+    if (r == 0)
+        r = loop_run(&launcher.loop, err);
+    stop(&launcher);
+    return r;
+}

@@ -1,0 +1,41 @@
+/* The launcher as a whole: what its parts share. One thread, so there are no locks, and one
+ * instance, which lives in main(). */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "launcher/cgroup.h"
+#include "launcher/idrange.h"
+#include "launcher/loop.h"
+#include "launcher/options.h"
+#include "launcher/peer.h"
+#include "launcher/remove.h"
+#include "launcher/sandbox.h"
+#include "launcher/seccomp_filter.h"
+#include "launcher/slot.h"
+#include "launcher/state.h"
+
+struct launcher {
+    struct options options;
+    struct loop loop;
+    struct state state;
+    struct cgroups cgroups;
+    struct seccomp_filter filter;
+    struct idrange ranges;
+    struct error image_error; /* why there is no host image; code ERR_OK when there is */
+    struct sandboxes sandboxes;
+    struct slots slots;
+    struct remover remover;
+    struct peers peers;
+    int signal_fd;
+    struct loop_source signal_source;
+    struct loop_timer idle_timer; /* time a new launcher gives its first peer */
+    bool unmapped_logged;
+};
+
+/* Start, serve until there is nothing left to do or a signal comes, stop. */
+int launcher_run(const struct options *options, struct error *err);
+
+/* To be called when something may have been the last thing to do. */
+void launcher_check_idle(struct launcher *launcher);

@@ -1,0 +1,140 @@
+#include "launcher/options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/id.h"
+#include "base/macros.h"
+#include "base/str.h"
+
+#define SOCKET_PATH_MAX 107 /* of a unix socket, without NUL */
+/* <state>/run/<uuid>.sock */
+#define STATE_PATH_MAX (SOCKET_PATH_MAX - (int)sizeof("/run/") - ID_UUID_LEN - (int)sizeof(".sock"))
+
+const char options_usage[] =
+    "usage: opensandbox-launcher --listen SOCKET --state DIR --execd FILE [options]\n"
+    "\n"
+    "The privileged helper of opensandbox-server: makes and removes sandboxes.\n"
+    "\n"
+    "  --listen SOCKET       serve on this unix socket (SOCK_SEQPACKET)\n"
+    "  --fd N                serve the connected socket inherited as descriptor N instead\n"
+    "  --state DIR           where sandboxes live, an absolute path\n"
+    "  --execd FILE          the program that becomes process 1 of every sandbox\n"
+    "  --server-uid N        user id the server runs as (default: our own)\n"
+    "  --slots N             prepared sandboxes to keep waiting, 0 to 64 (default: 4)\n"
+    "  --cgroup-parent NAME  make our control group below this one\n"
+    "  --log-format F        text or json (default: text)\n"
+    "  --log-level L         debug, info, warn or error (default: info)\n"
+    "  --help, --version\n";
+
+static int set_number(const char *name, const char *value, uint64_t max, uint64_t *ret,
+                      struct error *err)
+{
+    if (str_to_u64(value, 0, max, ret) < 0)
+        return error_set(err, ERR_INVALID, "%s '%s' is not a number from 0 to %llu", name, value,
+                         (unsigned long long)max);
+    return 0;
+}
+
+/* A relative path of plain names: it is joined to the cgroup mount points. */
+static bool is_group_path(const char *path)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "._-/:@";
+    size_t length = strlen(path);
+    return length > 0 && length < 256 && strspn(path, allowed) == length && path[0] != '/' &&
+           path[0] != '.' && strstr(path, "/.") == NULL && strstr(path, "//") == NULL &&
+           path[length - 1] != '/';
+}
+
+static int set_option(struct options *options, const char *name, const char *value,
+                      struct error *err)
+{
+    uint64_t number = 0;
+    int r = 0;
+    if (str_equal(name, "--listen")) {
+        options->listen_path = value;
+    } else if (str_equal(name, "--state")) {
+        options->state_dir = value;
+    } else if (str_equal(name, "--execd")) {
+        options->execd = value;
+    } else if (str_equal(name, "--fd")) {
+        r = set_number(name, value, INT_MAX, &number, err);
+        options->fd = (int)number;
+    } else if (str_equal(name, "--server-uid")) {
+        r = set_number(name, value, UINT32_MAX - 1, &number, err);
+        options->server_uid = (uint32_t)number;
+    } else if (str_equal(name, "--slots")) {
+        r = set_number(name, value, OPTIONS_SLOTS_MAX, &number, err);
+        options->slots = (unsigned)number;
+    } else if (str_equal(name, "--cgroup-parent")) {
+        options->cgroup_parent = value;
+        if (!is_group_path(value))
+            r = error_set(err, ERR_INVALID, "--cgroup-parent '%s' is not a relative group path",
+                          value);
+    } else if (str_equal(name, "--log-format")) {
+        if (log_format_parse(value, &options->log_format) < 0)
+            r = error_set(err, ERR_INVALID, "--log-format '%s' is neither text nor json", value);
+    } else if (str_equal(name, "--log-level")) {
+        if (log_level_parse(value, &options->log_level) < 0)
+            r = error_set(err, ERR_INVALID, "--log-level '%s' is not debug, info, warn or error",
+                          value);
+    } else {
+        r = error_set(err, ERR_INVALID, "unknown option '%s'; see --help", name);
+    }
+    return r;
+}
+
+static int check(const struct options *options, struct error *err)
+{
+    if ((options->listen_path == NULL) == (options->fd < 0))
+        return error_set(err, ERR_INVALID, "give either --listen SOCKET or --fd N");
+    if (options->state_dir == NULL || options->execd == NULL)
+        return error_set(err, ERR_INVALID, "--state DIR and --execd FILE are needed");
+    if (options->state_dir[0] != '/')
+        return error_set(err, ERR_INVALID, "--state '%s' is not an absolute path",
+                         options->state_dir);
+    if (strlen(options->state_dir) > STATE_PATH_MAX)
+        return error_set(err, ERR_INVALID,
+                         "--state '%s' is longer than %d characters, which leaves no room for the "
+                         "sockets in it",
+                         options->state_dir, STATE_PATH_MAX);
+    if (options->listen_path != NULL && strlen(options->listen_path) > SOCKET_PATH_MAX)
+        return error_set(err, ERR_INVALID, "--listen '%s' is longer than %d characters",
+                         options->listen_path, SOCKET_PATH_MAX);
+    return 0;
+}
+
+int options_parse(int argc, char **argv, struct options *ret, struct error *err)
+{
+    struct options options = {
+        .fd = -1,
+        .server_uid = geteuid(),
+        .slots = OPTIONS_SLOTS_DEFAULT,
+        .log_format = LOG_PEOPLE,
+        .log_level = LOG_INFO,
+    };
+    for (int i = 1; i < argc; i++) {
+        if (str_equal(argv[i], "--help") || str_equal(argv[i], "--version")) {
+            options.help = str_equal(argv[i], "--help");
+            options.version = !options.help;
+            *ret = options;
+            return 0;
+        }
+        if (!str_starts_with(argv[i], "--"))
+            return error_set(err, ERR_INVALID, "unexpected argument '%s'; see --help", argv[i]);
+        if (i + 1 >= argc)
+            return error_set(err, ERR_INVALID, "'%s' needs a value, or is unknown; see --help",
+                             argv[i]);
+        int r = set_option(&options, argv[i], argv[i + 1], err);
+        if (r < 0)
+            return r;
+        i++;
+    }
+    int r = check(&options, err);
+    if (r == 0)
+        *ret = options;
+    return r;
+}

@@ -1,0 +1,144 @@
+#include "launcher/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/macros.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+pid_t process_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
+{
+    int pidfd = -1;
+    long pid;
+    if (cgroup_fd >= 0) {
+        struct clone_args args = {
+            .flags = flags | CLONE_PIDFD | CLONE_INTO_CGROUP,
+            .pidfd = (uint64_t)(uintptr_t)&pidfd,
+            .exit_signal = SIGCHLD,
+            .cgroup = (uint64_t)cgroup_fd,
+        };
+        pid = syscall(SYS_clone3, &args, sizeof(args));
+    } else {
+        /* The third argument is the same on every architecture, and CLONE_PIDFD answers there. */
+        pid = syscall(SYS_clone, (unsigned long)(flags | CLONE_PIDFD | SIGCHLD), NULL, &pidfd, NULL,
+                      NULL);
+    }
+    if (pid < 0)
+        return -errno;
+    if (pid > 0)
+        *ret_pidfd = pidfd;
+    return (pid_t)pid;
+}
+
+static void reset_signals(void)
+{
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    for (int number = 1; number < NSIG; number++)
+        sigaction(number, &action, NULL); /* SIGKILL and SIGSTOP refuse; they need nothing */
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+#define FIRST_FD 3
+#define KEEP_MAX 16
+
+int process_settle(const int *keep, unsigned count)
+{
+    int high[KEEP_MAX];
+    if (count > KEEP_MAX)
+        return -E2BIG;
+    reset_signals();
+    /* In two steps, since a descriptor to keep may sit on the number another one shall get. */
+    for (unsigned i = 0; i < count; i++) {
+        high[i] = keep[i] < 0 ? -1 : fcntl(keep[i], F_DUPFD_CLOEXEC, FIRST_FD + KEEP_MAX);
+        if (keep[i] >= 0 && high[i] < 0)
+            return -errno;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        int target = FIRST_FD + (int)i;
+        if (high[i] < 0)
+            close(target);
+        else if (dup3(high[i], target, O_CLOEXEC) < 0)
+            return -errno;
+    }
+    if (close_range(FIRST_FD + count, ~0u, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+int process_open(pid_t pid, int *ret_pidfd)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0); /* always CLOEXEC */
+    if (fd < 0)
+        return -errno;
+    *ret_pidfd = fd;
+    return 0;
+}
+
+int process_signal(int pidfd, int signal_number)
+{
+    return syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0) < 0 ? -errno : 0;
+}
+
+int process_parse_start_time(const char *stat, uint64_t *ret_ticks)
+{
+    /* The name in parentheses may contain anything, so count from the last ')': field 3 follows. */
+    const char *at = strrchr(stat, ')');
+    if (at == NULL)
+        return -EINVAL;
+    for (int field = 3; field <= 22; field++) {
+        at = strchr(at, ' ');
+        if (at == NULL)
+            return -EINVAL;
+        at++;
+    }
+    char digits[24];
+    size_t length = strspn(at, "0123456789");
+    if (length == 0 || length >= sizeof(digits))
+        return -EINVAL;
+    memcpy(digits, at, length);
+    digits[length] = '\0';
+    return str_to_u64(digits, 0, UINT64_MAX, ret_ticks);
+}
+
+static int read_small(const char *path, struct buf *text)
+{
+    struct error err = ERROR_INIT;
+    if (file_read_at(AT_FDCWD, path, text, &err) < 0)
+        return err.sys != 0 ? -err.sys : -EIO;
+    return 0;
+}
+
+int process_start_time(pid_t pid, uint64_t *ret_ticks)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    CLEANUP(buf_done) struct buf text;
+    buf_init(&text, 4096);
+    int r = read_small(path, &text);
+    return r < 0 ? r : process_parse_start_time(text.data, ret_ticks);
+}
+
+int process_boot_id(char ret[PROCESS_BOOT_ID_LEN + 1])
+{
+    CLEANUP(buf_done) struct buf text;
+    buf_init(&text, 4096);
+    int r = read_small("/proc/sys/kernel/random/boot_id", &text);
+    if (r < 0)
+        return r;
+    if (text.length < PROCESS_BOOT_ID_LEN)
+        return -EINVAL;
+    memcpy(ret, text.data, PROCESS_BOOT_ID_LEN);
+    ret[PROCESS_BOOT_ID_LEN] = '\0';
+    return 0;
+}

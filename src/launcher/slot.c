@@ -1,0 +1,391 @@
+#include "launcher/slot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "launcher/launcher.h"
+#include "launcher/process.h"
+#include "launcher/slot_process.h"
+
+#define FAILURES_MAX    5
+#define REST_MS         1000
+#define QUIET_MS        5 /* without a CREATE before the pool is refilled */
+#define BURST_PREPARING 2 /* at once, when sandboxes wait for them */
+
+static void set_state(struct slot *slot, enum slot_state state)
+{
+    slot->launcher->slots.count[slot->state]--;
+    slot->launcher->slots.count[state]++;
+    slot->state = state;
+}
+
+static void free_slot(struct slot *slot)
+{
+    struct launcher *launcher = slot->launcher;
+    struct slot **link = &launcher->slots.list;
+    while (*link != slot)
+        link = &(*link)->next;
+    *link = slot->next;
+    launcher->slots.count[slot->state]--;
+    loop_unwatch(&launcher->loop, &slot->control_source);
+    loop_unwatch(&launcher->loop, &slot->exit_source);
+    fd_close(slot->control_fd);
+    fd_close(slot->pidfd);
+    mem_free_ptr(&slot->directory);
+    free(slot);
+}
+
+static void remove_slot_socket(const struct slot *slot)
+{
+    char name[CGROUP_NAME_MAX + 8];
+    snprintf(name, sizeof(name), "%s.sock", slot->cgroup);
+    unlinkat(slot->launcher->state.run_fd, name, 0);
+}
+
+void slot_release(struct slot *slot)
+{
+    slot->launcher->slots.failures = 0;
+    free_slot(slot);
+}
+
+void slot_discard(struct slot *slot, char *directory)
+{
+    if (directory != NULL) {
+        mem_free_ptr(&slot->directory);
+        slot->directory = directory;
+    }
+    slot->sandbox = NULL;
+    set_state(slot, SLOT_STATE_DYING);
+    loop_unwatch(&slot->launcher->loop, &slot->control_source);
+    process_signal(slot->pidfd, SIGKILL);
+}
+
+/* No slot is made for a while. */
+static void rest(struct slots *slots)
+{
+    slots->resting = true;
+    loop_timer_set(&slots->refill_timer, REST_MS);
+}
+
+static void note_failure(struct launcher *launcher, const struct error *err)
+{
+    struct slots *slots = &launcher->slots;
+    slots->last_failure = *err;
+    slots->failures++;
+    log_warn("a sandbox could not be prepared: %s", err->message);
+    if (slots->failures >= FAILURES_MAX)
+        rest(slots);
+}
+
+/* What stopped a slot, as far as it could tell. */
+static void slot_error(const struct slot *slot, struct error *ret)
+{
+    if (slot->failure.code != ERR_OK)
+        *ret = slot->failure;
+    else
+        error_set(ret, ERR_INTERNAL,
+                  "the process that was to become the sandbox was killed; is the memory limit too "
+                  "small?");
+}
+
+static void note_ready(struct slot *slot)
+{
+    struct error err = ERROR_INIT;
+    int r = process_start_time(slot->pid, &slot->start_ticks);
+    if (r < 0) {
+        error_set_errno(&err, -r, "cannot read the start time of process %d", (int)slot->pid);
+        note_failure(slot->launcher, &err);
+        slot_discard(slot, NULL);
+        return;
+    }
+    set_state(slot, SLOT_STATE_READY);
+    slot->launcher->slots.failures = 0;
+    slot_pump(slot->launcher);
+}
+
+static void note_report(struct slot *slot, const struct slot_report *report)
+{
+    struct launcher *launcher = slot->launcher;
+    if (report->flags & SLOT_UNMAPPED && !launcher->unmapped_logged) {
+        launcher->unmapped_logged = true;
+        log_warn("a file system below the host image cannot map ids: its files belong to nobody "
+                 "inside sandboxes");
+    }
+    if (report->kind == SLOT_READY) {
+        slot->prepared = true;
+    } else if (report->kind == SLOT_STARTED) {
+        slot->announced = true;
+    } else if (report->kind == SLOT_FAILED) {
+        bool passing = report->sys == ENOSPC || report->sys == ENOMEM || report->sys == EAGAIN;
+        error_set(&slot->failure, passing ? ERR_UNAVAILABLE : ERR_INTERNAL, "cannot %.*s: %s",
+                  SLOT_STEP_MAX, report->step, strerror(report->sys));
+        slot->failure.sys = report->sys;
+    }
+}
+
+/* Read what there is. False at the end of the stream. */
+static bool read_reports(struct slot *slot)
+{
+    struct slot_report report;
+    for (;;) {
+        ssize_t n = recv(slot->control_fd, &report, sizeof(report), MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n != (ssize_t)sizeof(report))
+            return n < 0 && errno == EAGAIN;
+        note_report(slot, &report);
+    }
+}
+
+/* Whether execve succeeded: announced, then closed without complaint. */
+static bool has_started(struct slot *slot)
+{
+    return slot->state == SLOT_STATE_STARTING && !read_reports(slot) && slot->announced &&
+           slot->failure.code == ERR_OK;
+}
+
+/* The process of a slot is gone, expected or not. */
+static void slot_exited(struct loop_source *source)
+{
+    struct slot *slot = CONTAINER_OF(source, struct slot, exit_source);
+    struct launcher *launcher = slot->launcher;
+    if (has_started(slot)) { /* and ended right away: that is the sandbox's end, not the slot's */
+        sandbox_started(slot->sandbox);
+        return;
+    }
+    siginfo_t info;
+    waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED | WNOHANG);
+    loop_unwatch(&launcher->loop, &slot->exit_source);
+
+    struct error err = ERROR_INIT;
+    read_reports(slot);
+    slot_error(slot, &err);
+    if (slot->sandbox != NULL)
+        sandbox_failed(slot->sandbox, &err); /* makes it DYING */
+    else if (slot->state == SLOT_STATE_PREPARING)
+        note_failure(launcher, &err);
+    else if (slot->state == SLOT_STATE_READY)
+        rest(&launcher->slots); /* somebody kills them: do not race */
+    remove_slot_socket(slot);
+    remove_later(launcher, slot->directory, slot->cgroup, slot->range);
+    free_slot(slot);
+    slot_pump(launcher);
+    launcher_check_idle(launcher);
+}
+
+static void control_ready(struct loop_source *source)
+{
+    struct slot *slot = CONTAINER_OF(source, struct slot, control_source);
+    struct launcher *launcher = slot->launcher;
+    bool open = read_reports(slot);
+    if (slot->state == SLOT_STATE_PREPARING && slot->prepared) {
+        note_ready(slot);
+    } else if (!open) {
+        /* Closed: by execve, or by the end of the process, which its pidfd is about to tell. */
+        loop_unwatch(&launcher->loop, &slot->control_source);
+        if (has_started(slot)) {
+            sandbox_started(slot->sandbox);
+            slot_pump(launcher);
+        }
+    }
+}
+
+int slot_send_order(struct slot *slot, const struct sandbox *sandbox)
+{
+    struct slot_order order = {.limits = sandbox->limits};
+    memcpy(order.id, sandbox->record.id, sizeof(order.id));
+    if (send(slot->control_fd, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return -errno;
+    return 0;
+}
+
+/* On v2 a process can be born in its group, which spares it the slow move. */
+static int open_birth_group(struct launcher *launcher, const char *name, int *ret_fd)
+{
+    if (!launcher->cgroups.v2)
+        return 0;
+    int r = cgroup_make(&launcher->cgroups, name);
+    if (r < 0)
+        return r;
+    *ret_fd = openat(launcher->cgroups.items[0].fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret_fd < 0 ? -errno : 0;
+}
+
+static int start_process(struct slot *slot, int control, struct error *err)
+{
+    struct launcher *launcher = slot->launcher;
+    AUTO_CLOSE int group = -1;
+    int r = open_birth_group(launcher, slot->cgroup, &group);
+    if (r < 0)
+        return error_set_errno(err, -r, "cannot make a control group");
+    pid_t pid = process_clone(CLONE_NEWPID, group, &slot->pidfd);
+    if (pid < 0)
+        return error_set_errno(err, -pid, "cannot make a process");
+    if (pid == 0) {
+        struct slot_plan plan = {
+            .state = &launcher->state,
+            .filter = &launcher->filter,
+            .cgroups = launcher->cgroups,
+            .cgroup = slot->cgroup,
+            .directory = slot->directory,
+            .range = slot->range,
+            .control_fd = control,
+        };
+        slot_process_run(&plan);
+    }
+    slot->pid = pid;
+    return 0;
+}
+
+static int watch_slot(struct slot *slot, struct error *err)
+{
+    struct loop *loop = &slot->launcher->loop;
+    int r = loop_watch(loop, &slot->control_source, slot->control_fd, control_ready, err);
+    if (r == 0)
+        r = loop_watch(loop, &slot->exit_source, slot->pidfd, slot_exited, err);
+    return r;
+}
+
+static int make_slot(struct launcher *launcher, struct error *err)
+{
+    int pair[2];
+    unsigned range;
+    if (idrange_take(&launcher->ranges, &range) < 0)
+        return error_set(err, ERR_LIMIT, "all %d ranges of user ids are in use", IDRANGE_COUNT - 1);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        idrange_release(&launcher->ranges, range);
+        return error_set_errno(err, errno, "cannot make a socket pair");
+    }
+    struct slot *slot = mem_alloc(sizeof(*slot));
+    slot->launcher = launcher;
+    slot->state = SLOT_STATE_PREPARING;
+    slot->range = range;
+    slot->control_fd = pair[0];
+    slot->pidfd = -1;
+    slot->control_source.fd = -1;
+    slot->exit_source.fd = -1;
+    cgroup_new_name(&launcher->cgroups, slot->cgroup);
+    slot->directory = mem_printf("%s.%u", slot->cgroup, range);
+    slot->next = launcher->slots.list;
+    launcher->slots.list = slot;
+    launcher->slots.count[slot->state]++;
+
+    int r = start_process(slot, pair[1], err);
+    close(pair[1]);
+    if (r == 0)
+        r = watch_slot(slot, err);
+    if (r < 0) {
+        if (slot->pidfd >= 0)
+            process_signal(slot->pidfd, SIGKILL);
+        remove_slot_socket(slot);
+        remove_later(launcher, slot->directory, slot->cgroup, slot->range);
+        free_slot(slot);
+    }
+    return r;
+}
+
+static struct slot *find_ready(struct launcher *launcher)
+{
+    struct slot *found = NULL; /* the oldest: the list has the youngest first */
+    for (struct slot *slot = launcher->slots.list; slot != NULL; slot = slot->next) {
+        if (slot->state == SLOT_STATE_READY)
+            found = slot;
+    }
+    return found;
+}
+
+static void serve_queue(struct launcher *launcher)
+{
+    struct slots *slots = &launcher->slots;
+    struct slot *slot;
+    while (launcher->sandboxes.queued > 0 && (slot = find_ready(launcher)) != NULL) {
+        struct sandbox *sandbox = sandbox_dequeue(launcher);
+        set_state(slot, SLOT_STATE_STARTING);
+        slot->sandbox = sandbox;
+        sandbox_begin(sandbox, slot);
+    }
+    /* Nothing can be made: say so now, not after a time-out of the server. */
+    if (slots->failures >= FAILURES_MAX && slots->count[SLOT_STATE_PREPARING] == 0) {
+        struct sandbox *sandbox;
+        while ((sandbox = sandbox_dequeue(launcher)) != NULL)
+            sandbox_failed(sandbox, &slots->last_failure);
+    }
+}
+
+static bool wants_slot(const struct launcher *launcher)
+{
+    const struct slots *slots = &launcher->slots;
+    unsigned preparing = slots->count[SLOT_STATE_PREPARING];
+    size_t queued = launcher->sandboxes.queued;
+    if (slots->resting)
+        return false;
+    if (queued > 0)
+        return preparing < MIN(queued, (size_t)BURST_PREPARING);
+    return preparing == 0 && slots->count[SLOT_STATE_STARTING] == 0 &&
+           slots->count[SLOT_STATE_READY] < launcher->options.slots;
+}
+
+static void make_slots(struct launcher *launcher)
+{
+    while (wants_slot(launcher)) {
+        struct error err = ERROR_INIT;
+        if (make_slot(launcher, &err) < 0) {
+            note_failure(launcher, &err);
+            rest(&launcher->slots); /* no process, so no event would bring us back here */
+        }
+    }
+}
+
+void slot_pump(struct launcher *launcher)
+{
+    serve_queue(launcher);
+    if (launcher->sandboxes.queued > 0)
+        make_slots(launcher);
+    else if (!launcher->slots.resting && wants_slot(launcher))
+        loop_timer_set(&launcher->slots.refill_timer, QUIET_MS);
+    serve_queue(launcher); /* if making them has just failed for good */
+}
+
+static void refill_fired(struct loop_timer *timer)
+{
+    struct launcher *launcher = CONTAINER_OF(timer, struct launcher, slots.refill_timer);
+    launcher->slots.resting = false;
+    make_slots(launcher);
+    serve_queue(launcher);
+}
+
+void slot_init_all(struct launcher *launcher)
+{
+    launcher->slots = (struct slots){0};
+    loop_timer_add(&launcher->loop, &launcher->slots.refill_timer, refill_fired);
+}
+
+/* Waiting slots are ended here; one that is becoming a sandbox cannot announce itself any more and
+ * ends too, and its record tells the next launcher. */
+void slot_free_all(struct launcher *launcher)
+{
+    while (launcher->slots.list != NULL) {
+        struct slot *slot = launcher->slots.list;
+        siginfo_t info;
+        process_signal(slot->pidfd, SIGKILL);
+        while (waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED) < 0 && errno == EINTR)
+            ;
+        if (slot->sandbox == NULL) {
+            remove_slot_socket(slot);
+            cgroup_remove(&launcher->cgroups, slot->cgroup);
+            file_remove_tree_at(launcher->state.loose_fd, slot->directory, NULL);
+        }
+        free_slot(slot);
+    }
+}

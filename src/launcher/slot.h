@@ -1,0 +1,68 @@
+/* The pool of slots: prepared processes of which one becomes each sandbox.
+ *
+ * Refilling happens when no CREATE is under way, one slot at a time: a slot that joins its cgroups
+ * holds a lock that every fork on the machine needs, for milliseconds when the machine was idle.
+ * Only a burst that finds no slot ready makes them at once. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "launcher/cgroup.h"
+#include "launcher/loop.h"
+
+struct launcher;
+struct sandbox;
+
+enum slot_state {
+    SLOT_STATE_PREPARING,
+    SLOT_STATE_READY,
+    SLOT_STATE_STARTING, /* has a sandbox and an order */
+    SLOT_STATE_DYING,    /* waits for the end of its process */
+};
+
+struct slot {
+    struct launcher *launcher;
+    struct slot *next;
+    enum slot_state state;
+    pid_t pid;
+    int pidfd;
+    int control_fd;
+    uint64_t start_ticks;
+    unsigned range;
+    char cgroup[CGROUP_NAME_MAX];
+    char *directory; /* among the loose ones; NULL while a sandbox has it */
+    struct sandbox *sandbox;
+    bool prepared;        /* said that it is ready */
+    bool announced;       /* said that execve comes next */
+    struct error failure; /* what it reported */
+    struct loop_source control_source;
+    struct loop_source exit_source;
+};
+
+struct slots {
+    struct slot *list;
+    unsigned count[SLOT_STATE_DYING + 1];
+    unsigned failures; /* one after another */
+    struct error last_failure;
+    struct loop_timer refill_timer;
+    bool resting; /* the timer was set because of failures: nothing starts before it fires */
+};
+
+void slot_init_all(struct launcher *launcher);
+void slot_free_all(struct launcher *launcher); /* ends the waiting ones */
+
+/* Give queued sandboxes to ready slots and make new slots where they are needed. */
+void slot_pump(struct launcher *launcher);
+
+/* Send a STARTING slot its order. */
+int slot_send_order(struct slot *slot, const struct sandbox *sandbox);
+
+/* The process is the sandbox's now: forget the slot without touching the process. */
+void slot_release(struct slot *slot);
+
+/* End it and, when it is gone, delete what it had. `directory` is the loose one of the sandbox it
+ * was to become, taken over; NULL: it still has its own. */
+void slot_discard(struct slot *slot, char *directory);

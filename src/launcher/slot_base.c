@@ -1,0 +1,180 @@
+/* What a slot does before anybody wants it: everything that is the same for every sandbox.
+ *
+ * The mounts are put together on a small tmpfs that only this process's mount namespace has. They
+ * could be kept in the air until the sandbox's root exists, but then nothing could be mounted on
+ * top of them (masks, /dev/pts) before kernel 6.15; one move_mount takes a whole tree over later.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "launcher/idrange.h"
+#include "launcher/mounts.h"
+#include "launcher/slot_process.h"
+
+#define SOCKET_BACKLOG 128
+
+static int join_cgroups(struct slot_context *slot)
+{
+    if (slot->plan.cgroups.v2)
+        return 0; /* born there */
+    int r = cgroup_make(&slot->plan.cgroups, slot->plan.cgroup);
+    return r < 0 ? r : cgroup_join(&slot->plan.cgroups, slot->plan.cgroup);
+}
+
+/* The cgroup namespace after joining: the group one is in becomes its root. */
+static int make_namespaces(struct slot_context *slot)
+{
+    (void)slot;
+    int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWCGROUP;
+    if (unshare(flags) < 0 || setsid() < 0)
+        return -errno;
+    umask(0);
+    return 0;
+}
+
+int slot_make_dirs(int fd, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (mkdirat(fd, names[i], 0755) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static int mount_scratch(struct slot_context *slot)
+{
+    static const struct mounts_option options[] = {
+        {"size", "64k"}, {"nr_inodes", "64"}, {"mode", "0700"}, {NULL, NULL}};
+    static const char *const names[] = {"proc", "dev", "sys", "root", "lower", "usr", "mask"};
+    char path[PATH_MAX];
+    slot->scratch_fd = mounts_new("tmpfs", options, SLOT_SAFE_MOUNT);
+    if (slot->scratch_fd < 0)
+        return slot->scratch_fd;
+    snprintf(path, sizeof(path), "%s/mount", slot->plan.state->launcher_path);
+    int r = mounts_attach(slot->scratch_fd, AT_FDCWD, path);
+    if (r == 0)
+        r = slot_make_dirs(slot->scratch_fd, names, ARRAY_LEN(names));
+    if (r == 0 && mkdirat(slot->scratch_fd, "empty", 0555) < 0)
+        r = -errno;
+    return r;
+}
+
+static int mount_proc(struct slot_context *slot)
+{
+    slot->proc_fd = mounts_new("proc", NULL, SLOT_SAFE_MOUNT);
+    if (slot->proc_fd < 0)
+        return slot->proc_fd;
+    return mounts_attach(slot->proc_fd, slot->scratch_fd, "proc");
+}
+
+static int write_proc(struct slot_context *slot, const char *path, const char *text)
+{
+    AUTO_CLOSE int fd = openat(slot->proc_fd, path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    return write(fd, text, strlen(text)) < 0 ? -errno : 0;
+}
+
+static int open_user_namespace(struct slot_context *slot, pid_t pid)
+{
+    char path[64], map[64];
+    snprintf(map, sizeof(map), "0 %u %u", slot->base_id, IDRANGE_SIZE);
+    snprintf(path, sizeof(path), "%d/uid_map", (int)pid);
+    int r = write_proc(slot, path, map);
+    if (r < 0)
+        return r;
+    snprintf(path, sizeof(path), "%d/gid_map", (int)pid);
+    r = write_proc(slot, path, map);
+    if (r < 0)
+        return r;
+    snprintf(path, sizeof(path), "%d/ns/user", (int)pid);
+    slot->userns_fd = openat(slot->proc_fd, path, O_RDONLY | O_CLOEXEC);
+    return slot->userns_fd < 0 ? -errno : 0;
+}
+
+/* A namespace can be had only from a process that is in it, so one is born there and does nothing.
+ */
+static int make_user_namespace(struct slot_context *slot)
+{
+    AUTO_CLOSE int pidfd = -1;
+    pid_t pid = process_clone(CLONE_NEWUSER, -1, &pidfd);
+    if (pid < 0)
+        return pid;
+    if (pid == 0) {
+        for (;;)
+            pause();
+    }
+    int r = open_user_namespace(slot, pid);
+    process_signal(pidfd, SIGKILL);
+    siginfo_t info;
+    while (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED) < 0 && errno == EINTR)
+        ;
+    return r;
+}
+
+static int set_up_network(struct slot_context *slot)
+{
+    AUTO_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
+        return -errno;
+    int r = write_proc(slot, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+    if (r == 0)
+        r = write_proc(slot, "sys/net/ipv4/ping_group_range", "0 2147483647");
+    return r;
+}
+
+/* A launcher protected from the out-of-memory killer must not pass that on. */
+static int reset_oom_score(struct slot_context *slot)
+{
+    int r = write_proc(slot, "self/oom_score_adj", "0");
+    return r == -EACCES ? 0 : r; /* it was higher: stays so */
+}
+
+/* Made in the slot's own network namespace, so that it tells nothing of the host's to whoever gets
+ * it; under the slot's name, until the launcher gives it that of a sandbox. */
+static int make_socket(struct slot_context *slot)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s.sock",
+                          slot->plan.state->run_path, slot->plan.cgroup);
+    if (length < 0 || (size_t)length >= sizeof(address.sun_path))
+        return -ENAMETOOLONG;
+    slot->socket_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (slot->socket_fd < 0)
+        return -errno;
+    umask(0177);
+    int r = bind(slot->socket_fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+    umask(0);
+    if (r == 0 && (chown(address.sun_path, slot->plan.state->server_uid, (gid_t)-1) < 0 ||
+                   listen(slot->socket_fd, SOCKET_BACKLOG) < 0))
+        r = -errno;
+    return r;
+}
+
+const struct slot_step slot_base_steps[] = {
+    {"join its control groups", join_cgroups},
+    {"make namespaces", make_namespaces},
+    {"mount a scratch file system", mount_scratch},
+    {"mount /proc", mount_proc},
+    {"reset the out-of-memory score", reset_oom_score},
+    {"make a user namespace", make_user_namespace},
+    {"set up the network", set_up_network},
+    {"make the socket", make_socket},
+    {NULL, NULL},
+};

@@ -1,0 +1,184 @@
+/* The last steps of a slot: give up what a sandbox must not have, in the order in which each can
+ * still be given up. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/keyctl.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "launcher/slot_process.h"
+
+#define NOFILE_MAX   65536
+#define HOSTNAME_LEN 12 /* first characters of the id */
+
+/* Where the last process_settle() puts what is left; execd is told about the first. */
+enum { LISTEN_FD = 3, CONTROL_FD, EXECD_FD, USERNS_FD };
+
+/* What root may do inside: care for files and processes of its own range of ids, become other users
+ * of it, chroot. Whatever concerns the machine, its devices or its network is not here. */
+static const int kept_capabilities[] = {
+    CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_FOWNER,  CAP_FSETID,           CAP_KILL,       CAP_SETGID,
+    CAP_SETUID, CAP_SETPCAP,      CAP_SETFCAP, CAP_NET_BIND_SERVICE, CAP_SYS_CHROOT,
+};
+
+static int set_limits(struct slot_context *slot)
+{
+    return cgroup_limit(&slot->plan.cgroups, slot->plan.cgroup, &slot->order.limits);
+}
+
+/* Into a file that is there already: no inode, no copy-up. */
+static int fill_file(const char *path, const char *text)
+{
+    AUTO_CLOSE int fd = open(path, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : file_write_all(fd, text, strlen(text));
+}
+
+static int set_name(struct slot_context *slot)
+{
+    char name[HOSTNAME_LEN + 1], text[256];
+    snprintf(name, sizeof(name), "%.*s", HOSTNAME_LEN, slot->order.id);
+    if (sethostname(name, HOSTNAME_LEN) < 0)
+        return -errno;
+    snprintf(text, sizeof(text), "%s\n", name);
+    int r = fill_file("/etc/hostname", text);
+    if (r < 0)
+        return r;
+    snprintf(text, sizeof(text),
+             "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n",
+             name);
+    return fill_file("/etc/hosts", text);
+}
+
+static int open_null(struct slot_context *slot)
+{
+    (void)slot;
+    AUTO_CLOSE int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    for (int i = 0; i < 3; i++) {
+        if (dup2(fd, i) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+/* Only ever lowered: raising a hard limit takes a capability even root may lack. */
+static int set_rlimits(struct slot_context *slot)
+{
+    (void)slot;
+    struct rlimit none = {0, 0}, files;
+    if (setrlimit(RLIMIT_CORE, &none) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return -errno;
+    files.rlim_max = MIN(files.rlim_max, (rlim_t)NOFILE_MAX);
+    files.rlim_cur = files.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &files) < 0 ? -errno : 0;
+}
+
+static int close_files(struct slot_context *slot)
+{
+    const int keep[] = {slot->socket_fd, slot->control_fd, slot->execd_fd, slot->userns_fd};
+    int r = process_settle(keep, ARRAY_LEN(keep));
+    if (r < 0)
+        return r;
+    slot->socket_fd = LISTEN_FD;
+    slot->control_fd = CONTROL_FD;
+    slot->execd_fd = EXECD_FD;
+    slot->userns_fd = USERNS_FD;
+    return 0;
+}
+
+/* From here on every capability is one inside the sandbox's user namespace only. */
+static int enter_user_namespace(struct slot_context *slot)
+{
+    return setns(slot->userns_fd, CLONE_NEWUSER) < 0 ? -errno : 0;
+}
+
+static int become_root(struct slot_context *slot)
+{
+    (void)slot;
+    if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+        return -errno;
+    umask(022);
+    return 0;
+}
+
+static int make_keyring(struct slot_context *slot)
+{
+    (void)slot;
+    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS)
+        return -errno;
+    return 0;
+}
+
+static int drop_capabilities(struct slot_context *slot)
+{
+    (void)slot;
+    uint64_t kept = 0;
+    for (size_t i = 0; i < ARRAY_LEN(kept_capabilities); i++)
+        kept |= 1ull << kept_capabilities[i];
+    for (unsigned long capability = 0; capability < 64; capability++) {
+        if (!(kept >> capability & 1) && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0) {
+            if (errno == EINVAL)
+                break; /* the last one this kernel has lies before it */
+            return -errno;
+        }
+    }
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+        return -errno;
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    for (int i = 0; i < 2; i++) {
+        uint32_t part = (uint32_t)(kept >> (32 * i));
+        data[i] = (struct __user_cap_data_struct){.effective = part, .permitted = part};
+    }
+    return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
+static int set_no_new_privileges(struct slot_context *slot)
+{
+    (void)slot;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+/* Said before the filter and execve, so that the end of the stream that follows can only mean
+ * success or, after a SLOT_FAILED, failure; never a death on the way here. */
+static int announce(struct slot_context *slot)
+{
+    if (fcntl(slot->socket_fd, F_SETFD, 0) < 0)
+        return -errno;
+    struct slot_report message = {.kind = SLOT_STARTED, .flags = slot->flags};
+    return send(slot->control_fd, &message, sizeof(message), MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static int load_filter(struct slot_context *slot)
+{
+    return seccomp_filter_load(slot->plan.filter);
+}
+
+const struct slot_step slot_confine_steps[] = {
+    {"set the limits", set_limits},
+    {"set the name", set_name},
+    {"open /dev/null", open_null},
+    {"set the resource limits", set_rlimits},
+    {"close what a sandbox does not need", close_files},
+    {"enter the user namespace", enter_user_namespace},
+    {"become root of it", become_root},
+    {"make a keyring", make_keyring},
+    {"drop capabilities", drop_capabilities},
+    {"set no_new_privs", set_no_new_privileges},
+    {"announce the start", announce},
+    {"load the system call filter", load_filter},
+    {NULL, NULL},
+};

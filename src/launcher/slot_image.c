@@ -1,0 +1,156 @@
+/* The steps that make the sandbox's file system and enter it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "launcher/image_host.h"
+#include "launcher/mounts.h"
+#include "launcher/record.h"
+#include "launcher/slot_process.h"
+
+#define LOWER_MOUNT (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID)
+
+/* The directory the sandbox will have, among the loose ones until the launcher moves it. By path: a
+ * descriptor of the launcher leads to mounts of its namespace, and nothing can be mounted on those
+ * from this one. */
+static int make_directory(struct slot_context *slot)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/loose/%s", slot->plan.state->launcher_path,
+             slot->plan.directory);
+    if (mkdir(path, 0700) < 0)
+        return -errno;
+    slot->sandbox_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return slot->sandbox_fd < 0 ? -errno : 0;
+}
+
+static int make_empty(int dir_fd, const char *path, mode_t mode, uid_t owner)
+{
+    AUTO_CLOSE int fd = openat(dir_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    return fd < 0 || fchown(fd, owner, owner) < 0 ? -errno : 0;
+}
+
+/* The upper directories belong to the sandbox's root; what the overlay needs beside them to us.
+ * Files that get their contents when the sandbox has a name exist from now on, so that no inode has
+ * to be found for them while somebody waits. */
+static int make_uppers(struct slot_context *slot)
+{
+    static const char *const ours[] = {"upper", "work", "work/root", "work/usr"};
+    static const char *const theirs[] = {"upper/root", "upper/usr", "upper/root/etc"};
+    for (size_t i = 0; i < ARRAY_LEN(ours); i++) {
+        if (mkdirat(slot->sandbox_fd, ours[i], 0700) < 0)
+            return -errno;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(theirs); i++) {
+        if (mkdirat(slot->sandbox_fd, theirs[i], 0755) < 0 ||
+            fchownat(slot->sandbox_fd, theirs[i], slot->base_id, slot->base_id, 0) < 0)
+            return -errno;
+    }
+    int r = make_empty(slot->sandbox_fd, RECORD_NEW, 0600, 0);
+    if (r == 0)
+        r = make_empty(slot->sandbox_fd, "upper/root/etc/hostname", 0644, slot->base_id);
+    if (r == 0)
+        r = make_empty(slot->sandbox_fd, "upper/root/etc/hosts", 0644, slot->base_id);
+    return r;
+}
+
+/* A read-only layer as the sandbox's ids see it: files of root there belong to root inside.
+ * Attached to the scratch, since overlayfs takes no layer from the air before kernel 6.15. Returns
+ * its fd. */
+static int attach_layer(struct slot_context *slot, const char *source, const char *name)
+{
+    AUTO_CLOSE int fd = mounts_clone(AT_FDCWD, source, LOWER_MOUNT, slot->userns_fd);
+    if (fd == -EINVAL) { /* its file system cannot map ids: everything belongs to nobody inside */
+        slot->flags |= SLOT_UNMAPPED;
+        fd = mounts_clone(AT_FDCWD, source, LOWER_MOUNT, -1);
+    }
+    if (fd < 0)
+        return fd;
+    int r = mounts_attach(fd, slot->scratch_fd, name);
+    return r < 0 ? r : TAKE_FD(fd);
+}
+
+/* Paths through /proc/self/fd need no escaping and show nothing of the host in the sandbox's
+ * mountinfo. Volatile: what a sandbox syncs need not reach the disk, it does not outlive the
+ * machine's power anyway; and unmounting then does not sync the whole file system of the state
+ * directory. */
+static int mount_overlay(struct slot_context *slot, const char *name, const char *lowers)
+{
+    char upper_path[32], work_path[32];
+    snprintf(upper_path, sizeof(upper_path), "upper/%s", name);
+    snprintf(work_path, sizeof(work_path), "work/%s", name);
+    AUTO_CLOSE int upper = openat(slot->sandbox_fd, upper_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int work = openat(slot->sandbox_fd, work_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (upper < 0 || work < 0)
+        return -errno;
+    snprintf(upper_path, sizeof(upper_path), "/proc/self/fd/%d", upper);
+    snprintf(work_path, sizeof(work_path), "/proc/self/fd/%d", work);
+    const struct mounts_option options[] = {
+        {"source", "overlay"},  {"lowerdir", lowers}, {"upperdir", upper_path},
+        {"workdir", work_path}, {"userxattr", NULL},  {"volatile", NULL},
+        {NULL, NULL},
+    };
+    return mounts_new("overlay", options, MOUNT_ATTR_NODEV);
+}
+
+static int mount_root(struct slot_context *slot)
+{
+    char source[PATH_MAX], lowers[64];
+    snprintf(source, sizeof(source), "%s/" IMAGE_HOST_ROOT, slot->plan.state->launcher_path);
+    AUTO_CLOSE int lower = attach_layer(slot, source, "lower");
+    if (lower < 0)
+        return lower;
+    snprintf(lowers, sizeof(lowers), "/proc/self/fd/%d", lower);
+    slot->root_fd = mount_overlay(slot, "root", lowers);
+    if (slot->root_fd < 0)
+        return slot->root_fd;
+    return mounts_attach(slot->root_fd, slot->scratch_fd, "root");
+}
+
+static int mount_usr(struct slot_context *slot)
+{
+    char source[PATH_MAX], lowers[64];
+    snprintf(source, sizeof(source), "%s/" IMAGE_HOST_MASK, slot->plan.state->launcher_path);
+    AUTO_CLOSE int mask = attach_layer(slot, source, "mask");
+    AUTO_CLOSE int usr = attach_layer(slot, "/usr", "usr");
+    if (mask < 0 || usr < 0)
+        return MIN(mask, usr);
+    snprintf(lowers, sizeof(lowers), "/proc/self/fd/%d:/proc/self/fd/%d", mask, usr);
+    AUTO_CLOSE int overlay = mount_overlay(slot, "usr", lowers);
+    return overlay < 0 ? overlay : mounts_attach(overlay, slot->root_fd, "usr");
+}
+
+static int move_kernel_mounts(struct slot_context *slot)
+{
+    static const char *const names[] = {"proc", "dev", "sys"};
+    int r = 0;
+    for (size_t i = 0; i < ARRAY_LEN(names) && r == 0; i++)
+        r = mounts_move(slot->scratch_fd, names[i], slot->root_fd, names[i]);
+    return r;
+}
+
+/* pivot_root(".", ".") puts the old root on top of the new one, from where it is taken away with
+ * everything of the host on it: afterwards no path and no mount leads back. */
+static int pivot(struct slot_context *slot)
+{
+    if (fchdir(slot->root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+        umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return -errno;
+    return 0;
+}
+
+const struct slot_step slot_image_steps[] = {
+    {"make the sandbox's directory", make_directory},
+    {"make the upper directories", make_uppers},
+    {"mount the overlay of /", mount_root},
+    {"mount the overlay of /usr", mount_usr},
+    {"move /proc, /dev and /sys", move_kernel_mounts},
+    {"enter the root directory", pivot},
+    {NULL, NULL},
+};

@@ -1,0 +1,103 @@
+#include "launcher/slot_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "launcher/idrange.h"
+
+/* Where process_settle() puts what a slot keeps. */
+enum { CONTROL_FD = 3, EXECD_FD, CGROUP_FD };
+
+static int report(struct slot_context *slot, enum slot_report_kind kind, int sys, const char *step)
+{
+    struct slot_report message = {.kind = kind, .flags = slot->flags, .sys = sys};
+    snprintf(message.step, sizeof(message.step), "%s", step);
+    return send(slot->control_fd, &message, sizeof(message), MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void run_steps(struct slot_context *slot, const struct slot_step *steps)
+{
+    for (const struct slot_step *step = steps; step->name != NULL; step++) {
+        int r = step->run(slot);
+        if (r < 0) {
+            report(slot, SLOT_FAILED, -r, step->name);
+            _exit(1);
+        }
+    }
+}
+
+/* End of stream means that the launcher is gone or wants this slot no more. */
+static void wait_for_order(struct slot_context *slot)
+{
+    ssize_t n;
+    do
+        n = recv(slot->control_fd, &slot->order, sizeof(slot->order), 0);
+    while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)sizeof(slot->order))
+        _exit(0);
+}
+
+static int settle(struct slot_context *slot)
+{
+    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS] = {slot->plan.control_fd,
+                                                             slot->plan.state->execd_fd};
+    unsigned count = 2;
+    for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
+        keep[count++] = slot->plan.cgroups.items[i].fd;
+    int r = process_settle(keep, count);
+    if (r < 0)
+        return r;
+    slot->control_fd = CONTROL_FD;
+    slot->execd_fd = EXECD_FD;
+    for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
+        slot->plan.cgroups.items[i].fd = CGROUP_FD + (int)i;
+    return 0;
+}
+
+static void exec_execd(struct slot_context *slot)
+{
+    static const char *const argv[] = {"opensandbox-execd", "--pid1", "--listen-fd", "3", NULL};
+    static const char *const envp[] = {
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME=/root",
+        "LANG=C.UTF-8",
+        NULL,
+    };
+    execveat(slot->execd_fd, "", (char *const *)argv, (char *const *)envp, AT_EMPTY_PATH);
+    report(slot, SLOT_FAILED, errno, "execute execd");
+    _exit(1);
+}
+
+void slot_process_run(const struct slot_plan *plan)
+{
+    struct slot_context slot = {
+        .plan = *plan,
+        .base_id = idrange_base(plan->range),
+        .control_fd = plan->control_fd,
+        .scratch_fd = -1,
+        .proc_fd = -1,
+        .dev_fd = -1,
+        .userns_fd = -1,
+        .socket_fd = -1,
+        .sandbox_fd = -1,
+        .root_fd = -1,
+    };
+    int r = settle(&slot);
+    if (r < 0) {
+        report(&slot, SLOT_FAILED, -r, "close what a slot does not need");
+        _exit(1);
+    }
+    run_steps(&slot, slot_base_steps);
+    run_steps(&slot, slot_kernel_steps);
+    run_steps(&slot, slot_image_steps);
+    if (report(&slot, SLOT_READY, 0, "") < 0)
+        _exit(0);
+    wait_for_order(&slot);
+    run_steps(&slot, slot_confine_steps);
+    exec_execd(&slot);
+    _exit(1);
+}

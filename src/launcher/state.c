@@ -1,0 +1,148 @@
+#include "launcher/state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/id.h"
+#include "base/mem.h"
+
+#define EXECD_MAX       (256ll << 20)
+#define SOCKET_PATH_MAX 107 /* of a unix socket, without NUL */
+
+/* FNV-1a: short, stable, and nobody's secret depends on it. */
+static uint32_t hash(const char *text)
+{
+    uint32_t value = 2166136261u;
+    for (; *text != '\0'; text++)
+        value = (value ^ (unsigned char)*text) * 16777619u;
+    return value;
+}
+
+/* Existing ones get the mode too: a directory somebody opened up must not stay so. */
+static int make_dir(int parent_fd, const char *name, mode_t mode, int *ret_fd, struct error *err)
+{
+    if (mkdirat(parent_fd, name, mode) < 0 && errno != EEXIST)
+        return error_set_errno(err, errno, "cannot make directory '%s'", name);
+    AUTO_CLOSE int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open directory '%s'", name);
+    if (fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, mode) < 0)
+        return error_set_errno(err, errno, "cannot own directory '%s'", name);
+    if (ret_fd != NULL)
+        *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+static int make_dirs(struct state *state, struct error *err)
+{
+    AUTO_CLOSE int top = open(state->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (top < 0)
+        return error_set_errno(err, errno, "cannot open '%s'", state->path);
+    int r = make_dir(top, "launcher", 0700, &state->launcher_fd, err);
+    if (r < 0)
+        return r;
+    if (flock(state->launcher_fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno == EWOULDBLOCK)
+            return error_set(err, ERR_CONFLICT, "another launcher serves '%s'", state->path);
+        return error_set_errno(err, errno, "cannot lock '%s'", state->launcher_path);
+    }
+    r = make_dir(state->launcher_fd, "sandboxes", 0700, &state->sandboxes_fd, err);
+    if (r == 0)
+        r = make_dir(state->launcher_fd, "loose", 0700, &state->loose_fd, err);
+    if (r == 0)
+        r = make_dir(state->launcher_fd, "mount", 0700, NULL, err);
+    if (r == 0) /* searchable: each socket in it has an owner and a mode of its own */
+        r = make_dir(top, "run", 0711, &state->run_fd, err);
+    return r;
+}
+
+/* A copy, so that the file is ours in mode and owner and an upgrade cannot change it under us. */
+static int copy_execd(struct state *state, const char *source_path, struct error *err)
+{
+    AUTO_CLOSE int source = open(source_path, O_RDONLY | O_CLOEXEC);
+    if (source < 0)
+        return error_set_errno(err, errno, "cannot open --execd '%s'", source_path);
+    struct stat st;
+    if (fstat(source, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0 || st.st_size > EXECD_MAX)
+        return error_set(err, ERR_INVALID, "--execd '%s' is not a program file", source_path);
+    AUTO_CLOSE int copy = openat(state->launcher_fd, "execd.new",
+                                 O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0700);
+    if (copy < 0)
+        return error_set_errno(err, errno, "cannot make a copy of execd");
+    for (off_t offset = 0; offset < st.st_size;) {
+        ssize_t n = sendfile(copy, source, &offset, (size_t)(st.st_size - offset));
+        if (n <= 0)
+            return error_set_errno(err, n < 0 ? errno : EIO, "cannot copy execd");
+    }
+    if (fchown(copy, 0, 0) < 0 || fchmod(copy, 0711) < 0)
+        return error_set_errno(err, errno, "cannot own the copy of execd");
+    if (renameat(state->launcher_fd, "execd.new", state->launcher_fd, "execd") < 0)
+        return error_set_errno(err, errno, "cannot replace execd");
+    state->execd_fd = openat(state->launcher_fd, "execd", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (state->execd_fd < 0)
+        return error_set_errno(err, errno, "cannot open the copy of execd");
+    return 0;
+}
+
+int state_open(struct state *state, const char *path, const char *execd, uid_t server_uid,
+               struct error *err)
+{
+    *state = (struct state){
+        .launcher_fd = -1,
+        .sandboxes_fd = -1,
+        .loose_fd = -1,
+        .run_fd = -1,
+        .execd_fd = -1,
+        .server_uid = server_uid,
+    };
+    int r = file_make_dirs(path, 0755, err);
+    if (r < 0)
+        return r;
+    state->path = realpath(path, NULL);
+    if (state->path == NULL)
+        return error_set_errno(err, errno, "cannot resolve '%s'", path);
+    state->launcher_path = mem_printf("%s/launcher", state->path);
+    state->run_path = mem_printf("%s/run", state->path);
+    if (strlen(state->run_path) + sizeof("/.sock") - 1 + ID_UUID_LEN > SOCKET_PATH_MAX) {
+        r = error_set(err, ERR_INVALID, "'%s' is too long for a path of sockets", state->run_path);
+        state_close(state);
+        return r;
+    }
+    snprintf(state->instance, sizeof(state->instance), "%08" PRIx32, hash(state->path));
+
+    r = make_dirs(state, err);
+    if (r == 0)
+        r = copy_execd(state, execd, err);
+    if (r < 0) {
+        state_close(state);
+        return r;
+    }
+    r = process_boot_id(state->boot_id);
+    if (r < 0) {
+        state_close(state);
+        return error_set_errno(err, -r, "cannot read the boot id; is /proc mounted?");
+    }
+    return 0;
+}
+
+void state_close(struct state *state)
+{
+    state->execd_fd = fd_close(state->execd_fd);
+    state->run_fd = fd_close(state->run_fd);
+    state->loose_fd = fd_close(state->loose_fd);
+    state->sandboxes_fd = fd_close(state->sandboxes_fd);
+    state->launcher_fd = fd_close(state->launcher_fd);
+    mem_free_ptr(&state->run_path);
+    mem_free_ptr(&state->launcher_path);
+    mem_free_ptr(&state->path);
+}

@@ -1,0 +1,33 @@
+/* The launcher's directories below the state directory:
+ *
+ *   launcher/              0700 root, locked by the one launcher that serves this state directory
+ *     execd                the program of every sandbox, 0711: executable, not readable inside
+ *     image-host/          the host as an image: root/ and usr-mask/
+ *     mount/               empty; where slots, each in its own mount namespace, put their mounts
+ *     sandboxes/<id>/      record, upper/, work/
+ *     loose/<name>.<range> of slots that wait and of sandboxes being deleted: what a restart clears
+ *   run/<id>.sock          execd's socket, the server's; slot-<n>.sock while a slot waits */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "launcher/process.h"
+
+struct state {
+    char *path;          /* of the state directory, resolved */
+    char *launcher_path; /* <path>/launcher */
+    char *run_path;
+    int launcher_fd; /* holds the lock */
+    int sandboxes_fd;
+    int loose_fd;
+    int run_fd;
+    int execd_fd;
+    uid_t server_uid;
+    char instance[9]; /* 8 hex digits from the path; part of every name outside of it */
+    char boot_id[PROCESS_BOOT_ID_LEN + 1];
+};
+
+int state_open(struct state *state, const char *path, const char *execd, uid_t server_uid,
+               struct error *err);
+void state_close(struct state *state);

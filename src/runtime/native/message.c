@@ -1,0 +1,311 @@
+/* Encoding and, above all, checking of the messages between server and launcher.
+ *
+ * Accepting is strict enough to be canonical: a packet that decodes is byte for byte the packet
+ * that message_send() would make of the result. Nothing can hide in padding, in bytes after a
+ * terminator or in unused list items, which is also what the fuzz target asserts. */
+#include "runtime/native/message.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/macros.h"
+
+#define MEMORY_MIN      (4ull << 20)
+#define MEMORY_MAX      (1ull << 50)
+#define CPU_MILLIS_MAX  1000000u
+#define PIDS_MAX        4194304u
+#define UNIX_MS_MAX     253402300799999ull /* the last millisecond of the year 9999 */
+#define ERRNO_MAX       4095
+#define EXIT_STATUS_MAX 255
+
+/* The layout is the contract: no implicit padding anywhere. */
+static_assert(sizeof(struct message_header) == 16, "header layout");
+static_assert(sizeof(struct message_create) == 216, "create layout");
+static_assert(sizeof(struct message_target) == 56, "target layout");
+static_assert(sizeof(struct message_list) == 56, "list layout");
+static_assert(sizeof(struct message_result) == 644, "result layout");
+static_assert(sizeof(struct message_sandbox) == 176, "sandbox layout");
+static_assert(sizeof(struct message_sandboxes) == 24 + MESSAGE_SANDBOXES_MAX * 176, "list layout");
+static_assert(sizeof(struct message_exit) == 192, "exit layout");
+static_assert(sizeof(union message) <= MESSAGE_MAX, "a message fits a packet");
+
+/* 0 when there is no such type. */
+static size_t type_length(unsigned type, bool *ret_from_server)
+{
+    *ret_from_server = type < MESSAGE_RESULT;
+    switch (type) {
+    case MESSAGE_HELLO:
+        return sizeof(struct message_hello);
+    case MESSAGE_CREATE:
+        return sizeof(struct message_create);
+    case MESSAGE_KILL:
+    case MESSAGE_REMOVE:
+        return sizeof(struct message_target);
+    case MESSAGE_LIST:
+        return sizeof(struct message_list);
+    case MESSAGE_RESULT:
+        return sizeof(struct message_result);
+    case MESSAGE_SANDBOXES:
+        return sizeof(struct message_sandboxes);
+    case MESSAGE_EXIT:
+        return sizeof(struct message_exit);
+    default:
+        return 0;
+    }
+}
+
+void message_init(union message *message, enum message_type type, uint32_t sequence)
+{
+    bool from_server;
+    memset(message, 0, sizeof(*message));
+    message->header = (struct message_header){
+        .magic = MESSAGE_MAGIC,
+        .version = MESSAGE_VERSION,
+        .type = type,
+        .sequence = sequence,
+        .length = (uint32_t)type_length(type, &from_server),
+    };
+}
+
+static bool all_zero(const void *bytes, size_t length)
+{
+    const unsigned char *byte = bytes;
+    for (size_t i = 0; i < length; i++) {
+        if (byte[i] != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Terminated within its field and nothing but zeros behind the terminator. */
+static bool is_padded_string(const char *field, size_t size)
+{
+    size_t length = strnlen(field, size);
+    return length < size && all_zero(field + length, size - length);
+}
+
+static int check_id(const char *field, size_t size, struct error *err)
+{
+    if (!is_padded_string(field, size) || !id_is_uuid(field))
+        return error_set(err, ERR_INVALID, "sandbox id must be a lower-case version 4 UUID");
+    return 0;
+}
+
+static bool is_image_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != '\0' && strchr("._:/@+-", c) != NULL);
+}
+
+/* Names become directory names in the launcher's store, so nothing that walks may pass. */
+static bool is_image_name(const char *name)
+{
+    size_t length = strlen(name);
+    if (length == 0 || strchr("._:/@+-", name[0]) != NULL || name[length - 1] == '/')
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        if (!is_image_char(name[i]))
+            return false;
+    }
+    return strstr(name, "..") == NULL && strstr(name, "//") == NULL && strstr(name, "/.") == NULL;
+}
+
+static int check_create(const struct message_create *create, struct error *err)
+{
+    int r = check_id(create->id, sizeof(create->id), err);
+    if (r < 0)
+        return r;
+    if (!is_padded_string(create->image, sizeof(create->image)) || !is_image_name(create->image))
+        return error_set(
+            err, ERR_INVALID,
+            "image name must be 1 to %d characters of [A-Za-z0-9._:/@+-], begin with a "
+            "letter or digit and not contain '..'",
+            MESSAGE_IMAGE_MAX - 1);
+    if (create->memory_bytes != 0 &&
+        (create->memory_bytes < MEMORY_MIN || create->memory_bytes > MEMORY_MAX))
+        return error_set(err, ERR_INVALID, "memory of %llu bytes is not within %llu and %llu",
+                         (unsigned long long)create->memory_bytes, MEMORY_MIN, MEMORY_MAX);
+    if (create->deadline_unix_ms > UNIX_MS_MAX)
+        return error_set(err, ERR_INVALID, "deadline %llu ms lies after the year 9999",
+                         (unsigned long long)create->deadline_unix_ms);
+    if (create->cpu_millis > CPU_MILLIS_MAX)
+        return error_set(err, ERR_INVALID, "cpu of %u millis is over %u", create->cpu_millis,
+                         CPU_MILLIS_MAX);
+    if (create->pids > PIDS_MAX)
+        return error_set(err, ERR_INVALID, "pids of %u is over %u", create->pids, PIDS_MAX);
+    if (create->network != MESSAGE_NETWORK_NONE)
+        return error_set(err, ERR_INVALID, "network mode %u is not known", create->network);
+    if (create->reserved != 0)
+        return error_set(err, ERR_INVALID, "reserved field must be zero");
+    return 0;
+}
+
+static int check_list(const struct message_list *list, struct error *err)
+{
+    if (all_zero(list->after, sizeof(list->after)))
+        return 0;
+    return check_id(list->after, sizeof(list->after), err);
+}
+
+static int check_result(const struct message_result *result, struct error *err)
+{
+    if (result->code > ERR_INTERNAL)
+        return error_set(err, ERR_INVALID, "result code %u is not known", result->code);
+    if (result->sys < 0 || result->sys > ERRNO_MAX)
+        return error_set(err, ERR_INVALID, "errno %d is not within 0 and %d", result->sys,
+                         ERRNO_MAX);
+    if (!is_padded_string(result->message, sizeof(result->message)) ||
+        !is_padded_string(result->socket, sizeof(result->socket)))
+        return error_set(err, ERR_INVALID, "a string of the result is not zero-padded");
+    if (result->code == ERR_OK && (result->sys != 0 || result->message[0] != '\0'))
+        return error_set(err, ERR_INVALID, "a result without error has an error text");
+    if (result->socket[0] != '\0' && (result->code != ERR_OK || result->socket[0] != '/'))
+        return error_set(err, ERR_INVALID, "socket path of the result is not an absolute path");
+    return 0;
+}
+
+static int check_sandbox(const struct message_sandbox *sandbox, struct error *err)
+{
+    int r = check_id(sandbox->id, sizeof(sandbox->id), err);
+    if (r < 0)
+        return r;
+    if (sandbox->state != MESSAGE_RUNNING && sandbox->state != MESSAGE_EXITED)
+        return error_set(err, ERR_INVALID, "sandbox state %u is not known", sandbox->state);
+    if (sandbox->exit_reason > MESSAGE_EXIT_LOST)
+        return error_set(err, ERR_INVALID, "exit reason %u is not known", sandbox->exit_reason);
+    if ((sandbox->state == MESSAGE_RUNNING) != (sandbox->exit_reason == MESSAGE_EXIT_NONE))
+        return error_set(err, ERR_INVALID, "exit reason %u does not suit state %u",
+                         sandbox->exit_reason, sandbox->state);
+    if (sandbox->exit_status < 0 || sandbox->exit_status > EXIT_STATUS_MAX)
+        return error_set(err, ERR_INVALID, "exit status %d is not within 0 and %d",
+                         sandbox->exit_status, EXIT_STATUS_MAX);
+    if (sandbox->created_unix_ms > UNIX_MS_MAX)
+        return error_set(err, ERR_INVALID, "time of creation lies after the year 9999");
+    if (!is_padded_string(sandbox->socket, sizeof(sandbox->socket)) || sandbox->socket[0] != '/')
+        return error_set(err, ERR_INVALID, "socket path of the sandbox is not an absolute path");
+    if (sandbox->reserved != 0)
+        return error_set(err, ERR_INVALID, "reserved field must be zero");
+    return 0;
+}
+
+static int check_sandboxes(const struct message_sandboxes *list, struct error *err)
+{
+    if (list->count > MESSAGE_SANDBOXES_MAX || list->more > 1)
+        return error_set(err, ERR_INVALID, "a page has at most %d sandboxes",
+                         MESSAGE_SANDBOXES_MAX);
+    for (uint32_t i = 0; i < list->count; i++) {
+        int r = check_sandbox(&list->items[i], err);
+        if (r < 0)
+            return r;
+        if (i > 0 && strcmp(list->items[i - 1].id, list->items[i].id) >= 0)
+            return error_set(err, ERR_INVALID, "sandboxes of a page are not sorted by id");
+    }
+    if (!all_zero(list->items + list->count,
+                  (MESSAGE_SANDBOXES_MAX - list->count) * sizeof(list->items[0])))
+        return error_set(err, ERR_INVALID, "unused items of a page must be zero");
+    return 0;
+}
+
+static int check_exit(const struct message_exit *event, struct error *err)
+{
+    if (event->header.sequence != 0)
+        return error_set(err, ERR_INVALID, "an event must have sequence 0");
+    if (event->sandbox.state != MESSAGE_EXITED)
+        return error_set(err, ERR_INVALID, "an exit event must be about an ended sandbox");
+    return check_sandbox(&event->sandbox, err);
+}
+
+static int check_body(const union message *message, struct error *err)
+{
+    switch (message->header.type) {
+    case MESSAGE_CREATE:
+        return check_create(&message->create, err);
+    case MESSAGE_KILL:
+    case MESSAGE_REMOVE:
+        return check_id(message->target.id, sizeof(message->target.id), err);
+    case MESSAGE_LIST:
+        return check_list(&message->list, err);
+    case MESSAGE_RESULT:
+        return check_result(&message->result, err);
+    case MESSAGE_SANDBOXES:
+        return check_sandboxes(&message->sandboxes, err);
+    case MESSAGE_EXIT:
+        return check_exit(&message->exit, err);
+    default:
+        return 0;
+    }
+}
+
+/* Whether the header can be believed at all: only then is there a sequence to answer to. */
+static bool header_is_ours(const void *packet, size_t length, struct message_header *ret)
+{
+    if (length < sizeof(*ret))
+        return false;
+    memcpy(ret, packet, sizeof(*ret));
+    return ret->magic == MESSAGE_MAGIC && ret->version == MESSAGE_VERSION;
+}
+
+int message_decode(const void *packet, size_t length, bool from_server, union message *ret,
+                   struct error *err)
+{
+    struct message_header header;
+    if (!header_is_ours(packet, length, &header))
+        return error_set(err, ERR_INVALID, "not a message of version %d", MESSAGE_VERSION);
+
+    bool type_from_server;
+    size_t expected = type_length(header.type, &type_from_server);
+    if (expected == 0 || type_from_server != from_server)
+        return error_set(err, ERR_INVALID, "message type %u is not allowed here", header.type);
+    if (length != expected || header.length != expected)
+        return error_set(err, ERR_INVALID,
+                         "message type %u must have %zu bytes, not %zu (header says %u)",
+                         header.type, expected, length, header.length);
+
+    union message message;
+    memset(&message, 0, sizeof(message));
+    memcpy(&message, packet, length);
+    int r = check_body(&message, err);
+    if (r < 0)
+        return r;
+    *ret = message;
+    return 0;
+}
+
+int message_send(int socket, const union message *message)
+{
+    ssize_t sent;
+    do {
+        sent = send(socket, message, message->header.length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : 0;
+}
+
+int message_receive(int socket, bool from_server, union message *ret, struct error *err)
+{
+    char packet[MESSAGE_MAX];
+    ssize_t length;
+    /* No control buffer: descriptors somebody attaches are closed by the kernel. MSG_TRUNC makes
+     * the result the true length, so that an oversized packet is seen as such. */
+    do {
+        length = recv(socket, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC);
+    } while (length < 0 && errno == EINTR);
+    if (length < 0)
+        return -errno;
+    if (length == 0)
+        return 0;
+
+    struct message_header header;
+    size_t stored = MIN((size_t)length, sizeof(packet));
+    memset(&ret->header, 0, sizeof(ret->header));
+    if (header_is_ours(packet, stored, &header))
+        ret->header = header;
+    if ((size_t)length > sizeof(packet)) {
+        error_set(err, ERR_INVALID, "packet of %zd bytes is over %d", length, MESSAGE_MAX);
+        return -EPROTO;
+    }
+    if (message_decode(packet, (size_t)length, from_server, ret, err) < 0)
+        return -EPROTO;
+    return 1;
+}

@@ -1,0 +1,140 @@
+/* What server and launcher say to each other: fixed-layout messages over a SOCK_SEQPACKET unix
+ * socket, one message per packet, host byte order (both ends are one machine).
+ *
+ * The launcher is root and trusts nothing in here: message_decode() accepts a packet only when
+ * magic, version, type and the exact length for that type are right, every string is terminated and
+ * zero-padded, every enum is known, every number is in range and every reserved byte is zero. What it
+ * hands out needs no further check of form. Env, entrypoint and tokens never pass through here.
+ *
+ * Each request carries a sequence number of the sender's choice and gets exactly one answer with the
+ * same number: MESSAGE_RESULT, or MESSAGE_SANDBOXES for a LIST. Events (EXIT) have sequence 0. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/id.h"
+
+#define MESSAGE_MAGIC   0x5842534fu /* "OSBX" */
+#define MESSAGE_VERSION 1
+#define MESSAGE_MAX     (16 * 1024)
+
+enum message_type {
+    MESSAGE_HELLO = 1, /* server -> launcher, first; anything else before it is refused */
+    MESSAGE_CREATE,
+    MESSAGE_KILL,      /* SIGKILL to the whole sandbox; its files and record stay; EXIT follows */
+    MESSAGE_REMOVE,    /* kill if alive, forget it, delete its files (in the background) */
+    MESSAGE_LIST,
+    MESSAGE_RESULT = 100, /* launcher -> server */
+    MESSAGE_SANDBOXES,
+    MESSAGE_EXIT,
+};
+
+struct message_header {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+    uint32_t sequence;
+    uint32_t length; /* of the whole packet */
+};
+
+#define MESSAGE_IMAGE_MAX 128
+
+struct message_hello {
+    struct message_header header;
+};
+
+enum message_network { MESSAGE_NETWORK_NONE = 0 };
+
+struct message_create {
+    struct message_header header;
+    char id[ID_UUID_LEN + 4];      /* a UUID, zero-padded */
+    char image[MESSAGE_IMAGE_MAX]; /* name of an image in the launcher's store; "host" */
+    uint64_t memory_bytes;         /* 0: no limit; else 4 MiB .. 1 PiB */
+    uint64_t deadline_unix_ms;     /* 0: none; killed by the launcher when it passes */
+    uint32_t cpu_millis;           /* 0: no limit; else 1 .. 1,000,000 */
+    uint32_t pids;                 /* 0: the launcher's default; else 1 .. 4,194,304 */
+    uint32_t network;              /* enum message_network */
+    uint32_t reserved;             /* zero */
+};
+
+struct message_target { /* KILL and REMOVE */
+    struct message_header header;
+    char id[ID_UUID_LEN + 4];
+};
+
+struct message_list {
+    struct message_header header;
+    char after[ID_UUID_LEN + 4]; /* "" for the first page, else the last id of the page before */
+};
+
+struct message_result {
+    struct message_header header;
+    uint32_t code; /* enum error_code, ERR_OK on success */
+    int32_t sys;
+    char message[ERROR_MESSAGE_MAX];
+    char socket[108]; /* CREATE: path of execd's unix socket */
+};
+
+enum message_state { MESSAGE_RUNNING = 1, MESSAGE_EXITED = 2 };
+enum message_exit_reason {
+    MESSAGE_EXIT_NONE = 0,
+    MESSAGE_EXIT_STATUS,   /* execd ended by itself: status is the entrypoint's exit code */
+    MESSAGE_EXIT_SIGNAL,   /* killed by a signal from inside or by the kernel */
+    MESSAGE_EXIT_KILLED,   /* KILL or REMOVE */
+    MESSAGE_EXIT_DEADLINE, /* its deadline passed */
+    MESSAGE_EXIT_LOST,     /* it ended while no launcher was watching */
+};
+
+struct message_sandbox {
+    char id[ID_UUID_LEN + 4];
+    uint32_t state;       /* enum message_state */
+    uint32_t exit_reason; /* enum message_exit_reason */
+    int32_t exit_status;  /* code or signal number */
+    uint32_t oom_kills;
+    uint64_t created_unix_ms;
+    char socket[108];
+    uint32_t reserved;
+};
+
+#define MESSAGE_SANDBOXES_MAX 64
+
+struct message_sandboxes {
+    struct message_header header;
+    uint32_t count;
+    uint32_t more; /* 1 when another page follows */
+    struct message_sandbox items[MESSAGE_SANDBOXES_MAX]; /* sorted by id; unused ones are zero */
+};
+
+struct message_exit {
+    struct message_header header;
+    struct message_sandbox sandbox;
+};
+
+union message {
+    struct message_header header;
+    struct message_hello hello;
+    struct message_create create;
+    struct message_target target;
+    struct message_list list;
+    struct message_result result;
+    struct message_sandboxes sandboxes;
+    struct message_exit exit;
+};
+
+/* A zeroed message of this type with a right header. */
+void message_init(union message *message, enum message_type type, uint32_t sequence);
+
+/* Check and copy a received packet. `from_server` tells which direction's types are allowed. */
+int message_decode(const void *packet, size_t length, bool from_server, union message *ret,
+                   struct error *err);
+
+/* Bytes to send: header.length. Negative -errno of send (-EAGAIN when the peer does not read). */
+int message_send(int socket, const union message *message);
+
+/* One packet. 1 and *ret filled; 0 at end of stream; negative -errno (-EAGAIN: nothing there) or
+ * -EPROTO with err filled for a packet that does not decode; ret->header is then the header as sent if
+ * it has our magic and version (so that the answer can carry its sequence), else zero. */
+int message_receive(int socket, bool from_server, union message *ret, struct error *err);

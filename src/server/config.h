@@ -1,0 +1,40 @@
+/* What an operator can set: a TOML file (optional), two environment variables and the command line,
+ * the later winning. A key nobody knows is an error with its line, not a silent typo. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+#define SERVER_CONFIG_PATH_ENV    "SANDBOX_CONFIG_PATH"
+#define SERVER_CONFIG_API_KEY_ENV "OPENSANDBOX_SERVER_API_KEY"
+
+struct server_config {
+    char *host;    /* numeric address to listen on */
+    int port;      /* 0: any free one */
+    char *api_key; /* NULL: the one kept in state_dir */
+    char *eip;     /* host[:port][/path] that endpoints show; NULL: the request's Host */
+    char *user;    /* whom to become */
+    char *state_dir;
+    int64_t max_sandbox_timeout_seconds; /* 0: none */
+    int launcher_slots;                  /* sandboxes the launcher keeps prepared */
+    enum log_level log_level;
+    enum log_format log_format;
+};
+
+void server_config_init(struct server_config *config); /* the defaults */
+void server_config_done(struct server_config *config);
+
+/* Read a document over what is there. `name` is for messages. */
+int server_config_parse(struct server_config *config, const char *name, const char *text,
+                        size_t length, struct error *err);
+/* The same from a file, which must exist. */
+int server_config_load(struct server_config *config, const char *path, struct error *err);
+
+/* Replace the key, as the environment does. Refuses what cannot be sent in a header. */
+int server_config_set_api_key(struct server_config *config, const char *key, struct error *err);
+
+/* "IP:PORT" or "[IPv6]:PORT", as the command line has it. */
+int server_config_set_listen(struct server_config *config, const char *text, struct error *err);
+int server_config_set_state_dir(struct server_config *config, const char *path, struct error *err);

@@ -1,0 +1,168 @@
+#include "server/launcher_start.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "model/string_list.h"
+#include "server/state_dir.h"
+
+#define START_TIMEOUT_MS 10000
+#define STEP_MS          20
+
+#define LAUNCHER "opensandbox-launcher"
+#define EXECD    "opensandbox-execd"
+
+static int connect_socket(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof(address.sun_path))
+        return -ENAMETOOLONG;
+    strcpy(address.sun_path, path);
+    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
+/* Next to this program, else on PATH. NULL when in neither. */
+static char *find_program(const char *name)
+{
+    char self[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (length > 0) {
+        self[length] = '\0';
+        *strrchr(self, '/') = '\0';
+        char *path = mem_printf("%s/%s", self, name);
+        if (access(path, X_OK) == 0)
+            return path;
+        free(path);
+    }
+    const char *dirs = getenv("PATH");
+    while (dirs != NULL && *dirs != '\0') {
+        size_t end = strcspn(dirs, ":");
+        char *path = mem_printf("%.*s/%s", (int)end, dirs, name);
+        if (path[0] == '/' && access(path, X_OK) == 0)
+            return path;
+        free(path);
+        dirs += end + (dirs[end] == ':');
+    }
+    return NULL;
+}
+
+static void build_command(const struct server_launcher_options *options, const char *launcher,
+                          const char *execd, struct string_list *argv)
+{
+    string_list_add(argv, launcher);
+    string_list_add(argv, "--listen");
+    string_list_take(argv, mem_printf("%s/%s", options->state_dir, SERVER_STATE_SOCKET));
+    string_list_add(argv, "--state");
+    string_list_take(argv, mem_dup(options->state_dir));
+    string_list_add(argv, "--execd");
+    string_list_add(argv, execd);
+    string_list_add(argv, "--server-uid");
+    string_list_take(argv, mem_printf("%u", (unsigned)options->server_uid));
+    string_list_add(argv, "--slots");
+    string_list_take(argv, mem_printf("%d", options->slots));
+}
+
+char *server_launcher_command(const struct server_launcher_options *options)
+{
+    AUTO_FREE char *launcher = find_program(LAUNCHER);
+    AUTO_FREE char *execd = find_program(EXECD);
+    struct string_list argv = {0};
+    build_command(options, launcher != NULL ? launcher : LAUNCHER, execd != NULL ? execd : EXECD,
+                  &argv);
+    char *command = mem_dup("");
+    for (size_t i = 0; i < argv.count; i++) {
+        char *longer = mem_printf("%s%s%s", command, i > 0 ? " " : "", argv.items[i]);
+        free(command);
+        command = longer;
+    }
+    string_list_done(&argv);
+    return command;
+}
+
+/* In the child. Only the log (stderr) is shared with us; the environment, which may hold the API
+ * key, is not. */
+static void exec_launcher(char *const argv[])
+{
+    static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    char *const environment[] = {path, NULL};
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (setsid() < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0 ||
+        dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        _exit(127);
+    execve(argv[0], argv, environment);
+    _exit(127);
+}
+
+/* Wait for the socket to answer, or for the launcher to end. The wait is on its pidfd, so that a
+ * launcher which cannot start is reported at once. */
+static int wait_until_ready(pid_t pid, const char *socket_path, struct error *err)
+{
+    AUTO_CLOSE int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0)
+        return error_set_errno(err, errno, "cannot watch the launcher");
+    for (int waited_ms = 0; waited_ms < START_TIMEOUT_MS; waited_ms += STEP_MS) {
+        int fd = connect_socket(socket_path);
+        if (fd >= 0)
+            return fd;
+        struct pollfd ended = {.fd = pidfd, .events = POLLIN};
+        if (poll(&ended, 1, STEP_MS) <= 0)
+            continue;
+        int status = 0;
+        waitpid(pid, &status, 0);
+        if (WIFSIGNALED(status))
+            return error_set(err, ERR_UNAVAILABLE, "it was killed by signal %d", WTERMSIG(status));
+        return error_set(err, ERR_UNAVAILABLE, "it ended with status %d; its own message is above",
+                         WEXITSTATUS(status));
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    return error_set(err, ERR_TIMEOUT, "it did not answer within %d seconds",
+                     START_TIMEOUT_MS / 1000);
+}
+
+static int start(const struct server_launcher_options *options, const char *socket_path,
+                 struct error *err)
+{
+    AUTO_FREE char *launcher = find_program(LAUNCHER);
+    AUTO_FREE char *execd = find_program(EXECD);
+    if (launcher == NULL || execd == NULL)
+        return error_set(err, ERR_NOT_FOUND,
+                         "%s is neither next to opensandbox-server nor on PATH; install it there",
+                         launcher == NULL ? LAUNCHER : EXECD);
+    struct string_list argv = {0};
+    build_command(options, launcher, execd, &argv);
+    pid_t pid = fork();
+    if (pid == 0)
+        exec_launcher(argv.items);
+    int fork_errno = errno;
+    string_list_done(&argv);
+    if (pid < 0)
+        return error_set_errno(err, fork_errno, "cannot start %s", launcher);
+    int r = wait_until_ready(pid, socket_path, err);
+    return r < 0 ? error_wrap(err, "cannot start %s", launcher) : r;
+}
+
+int server_launcher_ensure(const struct server_launcher_options *options, struct error *err)
+{
+    AUTO_FREE char *path = mem_printf("%s/%s", options->state_dir, SERVER_STATE_SOCKET);
+    int fd = connect_socket(path);
+    if (fd >= 0)
+        return fd;
+    if (fd != -ENOENT && fd != -ECONNREFUSED)
+        return error_set_errno(err, -fd, "cannot connect to the launcher at %s", path);
+    return start(options, path, err);
+}

@@ -1,0 +1,20 @@
+/* Finding the launcher, or starting one. It gets a session of its own and outlives this server. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/error.h"
+
+struct server_launcher_options {
+    const char *state_dir;
+    uid_t server_uid; /* who may talk to it besides root */
+    int slots;
+};
+
+/* As root. Returns a connection to the launcher that answers at state_dir's socket, after starting
+ * it when there was none; keep it open until the real connection is made, since a launcher without
+ * any server and without sandboxes ends. */
+int server_launcher_ensure(const struct server_launcher_options *options, struct error *err);
+
+/* The command line that starts it, for people. Caller frees. */
+char *server_launcher_command(const struct server_launcher_options *options);

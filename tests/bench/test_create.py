@@ -1,0 +1,26 @@
+"""The benchmark itself works: every row is there with its figures. No time is asserted."""
+import os
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BUILD = os.environ.get("OSB_BUILD_DIR", str(ROOT / "build"))
+
+
+class BenchCreate(unittest.TestCase):
+    def test_prints_percentiles_and_ratios_for_both_pacings(self):
+        done = subprocess.run([sys.executable, ROOT / "bench/run.py", "--build", BUILD, "--count", "20",
+                               "--idle-count", "5", "--idle-ms", "50"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        numbers = r"\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+"
+        for pacing in ("back to back", "after 50 ms idle"):
+            self.assertRegex(done.stdout, rf"{pacing}\s+opensandbox\s+\d+{numbers}\s+ms")
+            self.assertRegex(done.stdout, rf"{pacing}\s+bwrap\s+\d+{numbers}\s+ms")
+            self.assertRegex(done.stdout, rf"{pacing}\s+ratio{numbers}")
+        self.assertIn("bwrap --unshare-all", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

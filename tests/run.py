@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Runs suites of tests and ends with their count and the acceptance ledger.
+
+Every suite is a program that prints TAP ("ok 1 - name", "not ok 2 - name", "ok 3 - name # SKIP
+reason"). A suite that crashes, prints nothing or ends badly without a failed test counts as one
+failed test of its own. See tests/ledger.txt for the ledger.
+"""
+import argparse
+import fnmatch
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TAP_LINE = re.compile(r"^(not ok|ok)\s+\d+\s*-?\s*(\S+)(.*)$")
+SKIP = re.compile(r"#\s*SKIP\b\s*(.*)", re.IGNORECASE)
+
+
+class Suite:
+    def __init__(self, name, command, timeout=300, env=None):
+        self.name = name
+        self.command = [str(word) for word in command]
+        self.timeout = timeout
+        self.env = env or {}
+
+
+class Outcome:
+    def __init__(self, test, state, reason=""):
+        self.test, self.state, self.reason = test, state, reason
+
+
+def parse_tap(suite, text):
+    outcomes = []
+    for line in text.splitlines():
+        match = TAP_LINE.match(line)
+        if not match:
+            continue
+        verdict, name, rest = match.groups()
+        skip = SKIP.search(rest)
+        test = f"{suite.name}::{name}"
+        if verdict == "not ok":
+            outcomes.append(Outcome(test, "failed"))
+        elif skip:
+            outcomes.append(Outcome(test, "skipped", skip.group(1).strip()))
+        else:
+            outcomes.append(Outcome(test, "passed"))
+    return outcomes
+
+
+def run_suite(suite):
+    """The suite's outcomes, its output, and how long it took."""
+    started = time.monotonic()
+    env = {**os.environ, **suite.env}
+    process = subprocess.Popen(suite.command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               start_new_session=True)
+    try:
+        output = process.communicate(timeout=suite.timeout)[0]
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output = process.communicate()[0] + f"\n# over its {suite.timeout} s\n".encode()
+        status = -1
+    text = output.decode("utf-8", "replace")
+    outcomes = parse_tap(suite, text)
+    failed = any(outcome.state == "failed" for outcome in outcomes)
+    if not outcomes or (status != 0 and not failed):
+        outcomes.append(Outcome(f"{suite.name}::ends-well", "failed", f"exit status {status}"))
+    return outcomes, text, time.monotonic() - started
+
+
+def unit_suites(build, prefix=""):
+    asan = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+    for program in sorted((build / "tests").glob("unit-*")):
+        folder, name = program.name.split("-", 2)[1:]
+        yield Suite(f"{prefix}unit.{folder}.{name}", [program], 120,
+                    {"CMOCKA_MESSAGE_OUTPUT": "TAP", **asan})
+    for program in sorted((build / "tests").glob("fuzz-*")):
+        name = program.name.split("-", 1)[1]
+        yield Suite(f"{prefix}fuzz.replay.{name}",
+                    ["sh", "-c", '"$0" "$1" && echo "ok 1 - corpus"', program,
+                     ROOT / "tests/fuzz/corpus" / name], 120, asan)
+
+
+def python_suites(folder, build, prefix="", only=None, env=None, timeout=600):
+    for path in sorted((ROOT / "tests" / folder).glob("test_*.py")):
+        name = path.stem.removeprefix("test_")
+        if only and name not in only:
+            continue
+        yield Suite(f"{prefix}{folder}.{name}",
+                    ["python3", ROOT / "tests/support/tap.py", path], timeout,
+                    {"OSB_BIN_DIR": str(build / "bin"), "OSB_BUILD_DIR": str(build), **(env or {})})
+
+
+def select(which, build):
+    asan = build / "asan"
+    lint = Suite("lint", ["python3", ROOT / "tests/lint.py", "--build", build, "--tap"], 900)
+    if which == "quick":
+        return [lint, *unit_suites(build), *python_suites("integration", build, only={
+            "execd", "server", "launcher"}), *python_suites("security", build)]
+    if which == "soak":
+        return [*python_suites("soak", build, timeout=7200)]
+    sanitized = {"OSB_SANITIZED": "1"}
+    return [lint, *unit_suites(build), *unit_suites(asan, "asan."),
+            *python_suites("integration", build),
+            *python_suites("integration", asan, "asan.", {"execd", "server", "launcher"}, sanitized),
+            *python_suites("security", build), *python_suites("conformance", build),
+            *python_suites("bench", build), *python_suites("fuzz", build),
+            *python_suites("clean", build)]
+
+
+def read_ledger(path):
+    entries = []
+    for line in path.read_text().splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0].isspace():
+            entries[-1][2].append(line.strip())
+        else:
+            number, title = line.split(" ", 1)
+            entries.append((number, title, []))
+    return entries
+
+
+def judge(patterns, outcomes):
+    """PASS, FAIL or SKIP, with the reason."""
+    skipped = []
+    for pattern in patterns:
+        matching = [o for o in outcomes if fnmatch.fnmatchcase(o.test, pattern)]
+        if not matching:
+            return "FAIL", f"no test matches {pattern}"
+        for outcome in matching:
+            if outcome.state == "failed":
+                return "FAIL", outcome.test
+        if all(outcome.state == "skipped" for outcome in matching):
+            skipped.append(matching[0].reason or "skipped")
+    if skipped and len(skipped) == len(patterns):
+        return "SKIP", skipped[0]
+    return "PASS", ""
+
+
+def show_progress(suite, outcomes, text, seconds):
+    counts = {state: sum(o.state == state for o in outcomes)
+              for state in ("passed", "failed", "skipped")}
+    words = [f"{count} {state}" for state, count in counts.items() if count]
+    print(f"{suite.name:<38} {', '.join(words):<28} {seconds:6.1f} s", flush=True)
+    for outcome in outcomes:
+        if outcome.state == "skipped":
+            print(f"    SKIP {outcome.test}: {outcome.reason}", flush=True)
+    if counts["failed"]:
+        lines = text.splitlines()
+        print("\n".join(f"    | {line}" for line in lines[-120:]), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default="build", help="build directory")
+    parser.add_argument("--match", help="only suites whose name fits this glob")
+    parser.add_argument("which", choices=["all", "quick", "soak"])
+    arguments = parser.parse_args()
+
+    suites = select(arguments.which, (ROOT / arguments.build).resolve())
+    if arguments.match:
+        suites = [s for s in suites if fnmatch.fnmatchcase(s.name, arguments.match)]
+    outcomes, started = [], time.monotonic()
+    for suite in suites:
+        result, text, seconds = run_suite(suite)
+        outcomes += result
+        show_progress(suite, result, text, seconds)
+
+    failed = [o for o in outcomes if o.state == "failed"]
+    print()
+    for outcome in failed:
+        print(f"FAILED {outcome.test} {outcome.reason}")
+    print(f"{sum(o.state == 'passed' for o in outcomes)} passed, {len(failed)} failed, "
+          f"{sum(o.state == 'skipped' for o in outcomes)} skipped "
+          f"in {time.monotonic() - started:.0f} s")
+    broken = False
+    if arguments.which == "all" and not arguments.match:
+        print("\nAcceptance ledger")
+        for number, title, patterns in read_ledger(ROOT / "tests/ledger.txt"):
+            verdict, reason = judge(patterns, outcomes)
+            broken |= verdict == "FAIL"
+            print(f"{verdict} {number} {title}{': ' + reason if reason else ''}")
+    sys.exit(1 if failed or broken or not outcomes else 0)
+
+
+if __name__ == "__main__":
+    main()
