@@ -17,8 +17,6 @@
 
 #include "blocking_http.h"
 
-extern char **environ;
-
 static const char *const BWRAP[] = {"bwrap",         "--unshare-all",
                                     "--ro-bind",     "/usr",
                                     "/usr",          "--symlink",

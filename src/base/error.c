@@ -89,7 +89,7 @@ static void mark_truncated(char *text, size_t size)
     size_t length = size - sizeof("...");
     while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
         length--;
-    strcpy(text + length, "...");
+    memcpy(text + length, "...", sizeof("..."));
 }
 
 /* The arguments may point into err->message, hence the detour over a local buffer. */
@@ -110,7 +110,7 @@ static void PRINTF_LIKE(2, 0)
     memcpy(err->message, whole, strlen(whole) + 1);
 }
 
-int error_set(struct error *err, enum error_code code, const char *format, ...)
+int(error_set)(struct error *err, enum error_code code, const char *format, ...)
 {
     if (err != NULL) {
         va_list args;
@@ -123,7 +123,7 @@ int error_set(struct error *err, enum error_code code, const char *format, ...)
     return code_number(code);
 }
 
-int error_set_errno(struct error *err, int sys, const char *format, ...)
+int(error_set_errno)(struct error *err, int sys, const char *format, ...)
 {
     if (err != NULL) {
         char buffer[128];
@@ -137,7 +137,7 @@ int error_set_errno(struct error *err, int sys, const char *format, ...)
     return sys > 0 ? -sys : -EIO;
 }
 
-int error_wrap(struct error *err, const char *format, ...)
+int(error_wrap)(struct error *err, const char *format, ...)
 {
     if (err == NULL)
         return -EIO;

@@ -50,3 +50,16 @@ int error_wrap(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* "NOT_FOUND" and the like. Never NULL. */
 const char *error_code_name(enum error_code code);
+
+/* Compilers and analyzers cannot see into error.c: tell them that a failure is always negative, so
+ * that they know which outputs are set after `if (r < 0) return r`. */
+static inline int error_negative(int r)
+{
+    if (r >= 0)
+        __builtin_unreachable();
+    return r;
+}
+
+#define error_set(...)       error_negative(error_set(__VA_ARGS__))
+#define error_set_errno(...) error_negative(error_set_errno(__VA_ARGS__))
+#define error_wrap(...)      error_negative(error_wrap(__VA_ARGS__))

@@ -23,6 +23,7 @@ int file_write_all(int fd, const void *bytes, size_t length);
 /* mkdir -p; existing directories are kept as they are. `mode` goes to those created. */
 int file_make_dirs(const char *path, mode_t mode, struct error *err);
 
-/* rm -r of `name` below dir_fd, never following a symbolic link, never leaving the file system tree
- * through one. Absent is success. */
+/* rm -r of `name` below dir_fd, safe on trees that somebody hostile made and still changes: never
+ * through a symbolic link or into a mount point, any depth, any mode, a bounded number of fds. What
+ * cannot be removed is reported, the rest is gone all the same. Absent is success. */
 int file_remove_tree_at(int dir_fd, const char *name, struct error *err);

@@ -51,8 +51,10 @@ int execd_place_set_target(struct execd_place *place, const char *path, struct e
     for (int links = 0; links <= LINKS_MAX; links++) {
         struct stat st;
         bool exists = lstat(current, &st) == 0;
+        if (!exists && errno == ENOTDIR)
+            return error_set(err, ERR_INVALID, "%.300s: %s", current, strerror(ENOTDIR));
         if (!exists && errno != ENOENT)
-            return execd_files_error(err, errno == ENOTDIR ? EISDIR : errno, current);
+            return execd_files_error(err, errno, current);
         if (exists && S_ISLNK(st.st_mode)) {
             char *next = follow_link(current);
             if (next == NULL)

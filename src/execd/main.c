@@ -217,11 +217,9 @@ static int serve(struct execd *execd, const struct options *options, struct erro
     }
     if (r == 0)
         uv_run(execd->loop, UV_RUN_DEFAULT);
-    /* Open exchanges are told and clean up, half-written uploads among them. Work that still runs
-     * in the queue is not waited for. */
+    /* Open exchanges are told and clean up, half-written uploads among them. */
     http_server_free(tcp);
     http_server_free(inherited);
-    uv_run(execd->loop, UV_RUN_NOWAIT);
     return r;
 }
 
@@ -231,7 +229,8 @@ static void save_memory(void)
 {
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, 64 * 1024);
-    mallopt(M_TRIM_THRESHOLD, 64 * 1024);
+    mallopt(M_TRIM_THRESHOLD, 32 * 1024);
+    mallopt(M_TOP_PAD, 4 * 1024);
     setenv("UV_THREADPOOL_SIZE", "2", 1);
 }
 
@@ -276,7 +275,13 @@ int main(int argc, char **argv)
     struct error err = ERROR_INIT;
     if (serve(&execd, &options, &err) < 0) {
         log_error("%s", err.message);
-        return 1;
+        execd.exit_code = 1;
     }
+    uv_close((uv_handle_t *)&signal_poll, NULL);
+    uv_close((uv_handle_t *)&execd.deadline, NULL);
+    for (int turn = 0; turn < 3 && uv_run(execd.loop, UV_RUN_NOWAIT) != 0; turn++)
+        continue;
+    if (uv_loop_alive(execd.loop))
+        _exit(execd.exit_code); /* exit() would wait for the work queue, however long that takes */
     return execd.exit_code;
 }

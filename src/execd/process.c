@@ -127,7 +127,6 @@ static void on_child_exit(void *ctx, struct execd_exit exit)
     struct execd_process *process = ctx;
     process->exited = true;
     process->exit = exit;
-    uv_timer_stop(&process->timeout);
     for (size_t i = 0; i < ARRAY_LEN(process->outputs); i++) {
         struct output *output = &process->outputs[i];
         int bytes = 0;

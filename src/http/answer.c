@@ -31,8 +31,8 @@ bool http_exchange_add_header(struct http_exchange *exchange, const char *name, 
 /* "Sun, 06 Nov 1994 08:49:37 GMT", made once a second. */
 static const char *http_date(void)
 {
-    static _Thread_local time_t made;
-    static _Thread_local char text[40];
+    static time_t made;
+    static char text[40];
     time_t now = time(NULL);
     if (now != made) {
         struct tm utc;

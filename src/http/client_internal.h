@@ -1,4 +1,5 @@
-/* What client.c (calls), client_link.c (connections and their pool) and proxy.c share. */
+/* What client.c, call.c (calls), client_link.c (connections), client_pool.c (those at rest),
+ * fetch.c and tunnel.c share. */
 #pragma once
 
 #include <sys/queue.h>
@@ -95,10 +96,11 @@ struct http_client {
 void http_client_add_guest(struct http_client *client, struct http_client_guest *guest);
 void http_client_remove_guest(struct http_client *client, struct http_client_guest *guest);
 
-/* --- client.c --------------------------------------------------------------------------------- */
+/* --- call.c ----------------------------------------------------------------------------------- */
 
 void http_call_set_state(struct http_call *call, enum http_call_state state);
 uint64_t http_call_deadline(const struct http_call *call);
+void http_call_expire(struct http_call *call);
 void http_call_send_head(struct http_call *call); /* if it was not sent yet */
 
 /* The last callback of a call. The connection is given back or closed before, so that the callback
@@ -117,5 +119,12 @@ void http_link_run(struct http_link *connection);
 void http_link_release(struct http_link *connection, bool reusable);
 struct http_stream *http_link_take_stream(struct http_link *connection);
 
+void http_link_close(struct http_link *connection); /* one without a call */
+
+/* --- client_pool.c ---------------------------------------------------------------------------- */
+
+void http_pool_add(struct http_link *connection);
+void http_pool_remove(struct http_link *connection);
+struct http_link *http_pool_find(struct http_client *client, const struct http_address *address);
 void http_pool_drop(struct http_client *client, const struct http_address *address); /* NULL: all */
 uint64_t http_pool_sweep(struct http_client *client, uint64_t now_ms); /* returns the deadline */

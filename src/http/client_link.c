@@ -1,10 +1,9 @@
-/* Connections of the client, and the pool of those at rest.
+/* Connections of the client.
  *
  * As in connection.c: everything ends in run(), which takes steps until the connection waits for
  * something; functions that may call the user stand between enter() and leave(), and leave() alone
- * frees. A pooled connection keeps reading, so that it leaves the pool when the peer closes it. */
+ * frees. */
 #include <assert.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,93 +42,14 @@ static void leave(struct http_link *connection, bool outer)
     }
 }
 
-static void close_link(struct http_link *connection)
+void http_link_close(struct http_link *connection)
 {
     bool outer = enter(connection);
-    if (connection->state == HTTP_LINK_IDLE) {
-        TAILQ_REMOVE(&connection->client->pool, connection, link);
-        connection->client->pool_count--;
-    }
+    if (connection->state == HTTP_LINK_IDLE)
+        http_pool_remove(connection);
     set_state(connection, HTTP_LINK_CLOSED);
     http_stream_close(TAKE_PTR(connection->stream));
     leave(connection, outer);
-}
-
-/* --- pool ------------------------------------------------------------------------------------- */
-
-static bool same_address(const struct http_address *a, const struct http_address *b)
-{
-    if (a->kind != b->kind)
-        return false;
-    if (a->kind == HTTP_ADDRESS_UNIX)
-        return strcmp(a->unix_path, b->unix_path) == 0;
-    if (a->tcp.ss_family != b->tcp.ss_family)
-        return false;
-    if (a->tcp.ss_family == AF_INET) {
-        const struct sockaddr_in *x = (const struct sockaddr_in *)&a->tcp;
-        const struct sockaddr_in *y = (const struct sockaddr_in *)&b->tcp;
-        return x->sin_port == y->sin_port && x->sin_addr.s_addr == y->sin_addr.s_addr;
-    }
-    const struct sockaddr_in6 *x = (const struct sockaddr_in6 *)&a->tcp;
-    const struct sockaddr_in6 *y = (const struct sockaddr_in6 *)&b->tcp;
-    return x->sin6_port == y->sin6_port && x->sin6_scope_id == y->sin6_scope_id &&
-           memcmp(&x->sin6_addr, &y->sin6_addr, sizeof(x->sin6_addr)) == 0;
-}
-
-static void pool_add(struct http_link *connection)
-{
-    struct http_client *client = connection->client;
-    set_state(connection, HTTP_LINK_IDLE);
-    connection->idle_since = uv_now(client->config.loop);
-    connection->reused = true;
-    TAILQ_INSERT_HEAD(&client->pool, connection, link);
-    if (++client->pool_count > client->config.idle_max)
-        close_link(TAILQ_LAST(&client->pool, http_link_list));
-    http_schedule_deadline(&client->schedule,
-                           connection->idle_since + client->config.idle_timeout_ms);
-}
-
-/* The most recent one is the least likely to be closed by its peer just now. */
-static struct http_link *pool_take(struct http_client *client, const struct http_address *address)
-{
-    struct http_link *connection = TAILQ_FIRST(&client->pool);
-    while (connection != NULL) {
-        struct http_link *next = TAILQ_NEXT(connection, link);
-        if (same_address(&connection->address, address)) {
-            if (http_stream_is_quiet(connection->stream)) {
-                TAILQ_REMOVE(&client->pool, connection, link);
-                client->pool_count--;
-                set_state(connection, HTTP_LINK_BUSY);
-                return connection;
-            }
-            close_link(connection); /* closed by the peer; the loop has not told us yet */
-        }
-        connection = next;
-    }
-    return NULL;
-}
-
-void http_pool_drop(struct http_client *client, const struct http_address *address)
-{
-    struct http_link *connection = TAILQ_FIRST(&client->pool);
-    while (connection != NULL) {
-        struct http_link *next = TAILQ_NEXT(connection, link);
-        if (address == NULL || same_address(&connection->address, address))
-            close_link(connection);
-        connection = next;
-    }
-}
-
-uint64_t http_pool_sweep(struct http_client *client, uint64_t now_ms)
-{
-    struct http_link *oldest;
-    while ((oldest = TAILQ_LAST(&client->pool, http_link_list)) != NULL) {
-        uint64_t deadline_ms = oldest->idle_since + client->config.idle_timeout_ms;
-        if (deadline_ms > now_ms)
-            return deadline_ms;
-        close_link(oldest);
-    }
-    return HTTP_NO_DEADLINE;
 }
 
 /* --- calls come and go ------------------------------------------------------------------------ */
@@ -153,10 +73,14 @@ static struct http_link *link_new(struct http_client *client, const struct http_
 
 int http_link_attach(struct http_call *call, bool reuse, struct error *err)
 {
-    struct http_link *connection = reuse ? pool_take(call->client, &call->address) : NULL;
+    struct http_link *connection = reuse ? http_pool_find(call->client, &call->address) : NULL;
     bool connected = connection != NULL;
-    if (!connected)
+    if (connected) {
+        http_pool_remove(connection);
+        set_state(connection, HTTP_LINK_BUSY);
+    } else {
         connection = link_new(call->client, &call->address, err);
+    }
     if (connection == NULL)
         return -1;
     connection->call = call;
@@ -178,9 +102,11 @@ void http_link_release(struct http_link *connection, bool reusable)
         connection->pending.length == 0 && http_stream_queued(connection->stream) == 0 &&
         http_parser_is_idle(connection->parser)) {
         http_stream_read_start(connection->stream);
-        pool_add(connection);
+        set_state(connection, HTTP_LINK_IDLE);
+        connection->reused = true;
+        http_pool_add(connection);
     } else {
-        close_link(connection);
+        http_link_close(connection);
     }
 }
 
@@ -329,7 +255,7 @@ static void on_stream_data(void *ctx, const char *bytes, size_t length)
 {
     struct http_link *connection = ctx;
     if (connection->state == HTTP_LINK_IDLE) { /* nobody asked: no use as a connection any more */
-        close_link(connection);
+        http_link_close(connection);
         return;
     }
     connection->answered = true;
@@ -366,7 +292,7 @@ static void on_stream_end(void *ctx)
     struct error err = ERROR_INIT;
     connection->ended = true;
     if (call == NULL) {
-        close_link(connection);
+        http_link_close(connection);
     } else if (http_parser_end(connection->parser, &err) < 0) {
         http_call_fail(call, &err);
     } else if (connection->call == call && call->state == HTTP_CALL_COMPLETE) {
@@ -398,7 +324,7 @@ static void on_stream_error(void *ctx, int status)
     bool outer = enter(connection);
     struct http_call *call = connection->call;
     if (call == NULL) {
-        close_link(connection);
+        http_link_close(connection);
     } else if (!retry(call)) {
         struct error err = ERROR_INIT;
         error_set_errno(&err, -status,

@@ -93,12 +93,18 @@ static void end_exchange(struct http_connection *connection, bool completed)
     http_exchange_free(exchange);
 }
 
-void http_connection_cut(struct http_connection *connection)
+/* Between enter() and leave(). */
+static void cut(struct http_connection *connection)
 {
-    bool outer = enter(connection);
     if (connection->exchange != NULL)
         end_exchange(connection, connection->exchange->answer == HTTP_ANSWER_TAKEN);
     close_connection(connection);
+}
+
+void http_connection_cut(struct http_connection *connection)
+{
+    bool outer = enter(connection);
+    cut(connection);
     leave(connection, outer);
 }
 
@@ -236,7 +242,7 @@ static bool step_exchange(struct http_connection *connection)
 {
     struct http_exchange *exchange = connection->exchange;
     if (exchange->answer == HTTP_ANSWER_CUT) {
-        http_connection_cut(connection);
+        cut(connection);
         return false;
     }
     if (exchange->answer == HTTP_ANSWER_TAKEN) {
@@ -285,15 +291,15 @@ static bool step(struct http_connection *connection)
     return false;
 }
 
-/* New bytes are parsed where they lie; only what remains of them is copied. */
-static void run(struct http_connection *connection, const char *bytes, size_t length)
+/* New bytes are parsed where they lie; only what remains of them is copied. Between enter() and
+ * leave(). */
+static void take_steps(struct http_connection *connection, const char *bytes, size_t length)
 {
-    bool outer = enter(connection);
     struct buf *pending = &connection->pending;
     bool from_pending = pending->length > 0;
     if (from_pending) {
         if (buf_add(pending, bytes, length) < 0)
-            http_connection_cut(connection); /* cannot be: reading stops well before */
+            cut(connection); /* cannot be: reading stops well before */
         bytes = pending->data;
         length = pending->length;
     }
@@ -304,11 +310,17 @@ static void run(struct http_connection *connection, const char *bytes, size_t le
     if (from_pending)
         buf_consume(pending, pending->length - connection->input_length);
     else if (buf_add(pending, connection->input, connection->input_length) < 0)
-        http_connection_cut(connection);
+        cut(connection);
     if (pending->length == 0)
         buf_done(pending);
     connection->input = NULL;
     connection->input_length = 0;
+}
+
+static void run(struct http_connection *connection, const char *bytes, size_t length)
+{
+    bool outer = enter(connection);
+    take_steps(connection, bytes, length);
     leave(connection, outer);
 }
 
@@ -347,8 +359,8 @@ static void on_stream_end(void *ctx)
     if (connection->exchange != NULL && connection->exchange->answer == HTTP_ANSWER_ENDED)
         connection->exchange->close = true;
     else
-        http_connection_cut(connection);
-    run(connection, "", 0);
+        cut(connection);
+    take_steps(connection, "", 0);
     leave(connection, outer);
 }
 
@@ -363,7 +375,7 @@ static void on_stream_drain(void *ctx)
         if (exchange->on_drain != NULL && exchange->answer == HTTP_ANSWER_BEGUN)
             exchange->on_drain(exchange, exchange->drain_ctx);
     }
-    run(connection, "", 0);
+    take_steps(connection, "", 0);
     leave(connection, outer);
 }
 
@@ -441,9 +453,9 @@ void http_connection_expire(struct http_connection *connection)
         refuse(connection, 408, "the request head did not arrive in time");
     } else if (exchange != NULL && http_stream_queued(connection->stream) == 0) {
         http_exchange_refuse(exchange, 408, "the request body did not arrive in time");
-        run(connection, "", 0);
+        take_steps(connection, "", 0);
     } else {
-        http_connection_cut(connection);
+        cut(connection);
     }
     leave(connection, outer);
 }

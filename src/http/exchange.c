@@ -232,8 +232,7 @@ struct http_stream *http_exchange_take_stream(struct http_exchange *exchange, co
                                               size_t *ret_rest_length)
 {
     struct http_connection *connection = exchange->connection;
-    if (!exchange->head.upgrade || !exchange->body_complete ||
-        exchange->answer != HTTP_ANSWER_NONE)
+    if (!exchange->head.upgrade || !exchange->body_complete || exchange->answer != HTTP_ANSWER_NONE)
         return NULL;
     *ret_rest = http_connection_rest(connection, ret_rest_length);
     struct http_stream *stream = TAKE_PTR(connection->stream);

@@ -306,12 +306,12 @@ int http_head_parse_request(const char *bytes, size_t length, struct http_head *
     const char *expect = http_headers_find(&head->headers, "Expect");
     head->keep_alive = wants_keep_alive(head);
     head->expect_continue = head->minor == 1 && str_equal_nocase(expect, "100-continue");
-    head->upgrade = !str_is_blank(upgrade) && head->minor == 1 &&
+    /* What follows an upgrade request is the new protocol if it is taken and HTTP if it is not; a
+     * body in between would leave it open where either begins. So one with a body is an ordinary
+     * request: a server is free to ignore Upgrade (Java's client offers h2c on every POST). */
+    bool has_body = lengths.chunked || lengths.length > 0;
+    head->upgrade = !str_is_blank(upgrade) && head->minor == 1 && !has_body &&
                     http_headers_has_token(&head->headers, "Connection", "upgrade");
-    /* What follows an upgrade request is the new protocol if it is taken and HTTP if it is not;
-     * a body in between would leave it open where either begins. */
-    if (head->upgrade && (lengths.chunked || lengths.length > 0))
-        return error_set(err, ERR_INVALID, "an upgrade request must not have a body");
     return 0;
 }
 

@@ -18,7 +18,8 @@
  * (position in the message) otherwise. Release with json_decref(). */
 json_t *http_json_parse(const char *text, size_t length, struct error *err);
 
-/* Members of an object. Absent or null: 0 and *ret untouched. Wrong type or range: negative, message
+/* Members of an object. Absent or null: 0 and *ret untouched. Wrong type or range: negative,
+ * message
  * "`timeout` must be an integer from 60 to 86400, not \"abc\"". Strings are borrowed. */
 int http_json_string(const json_t *object, const char *key, size_t max_bytes, const char **ret,
                      struct error *err);

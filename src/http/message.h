@@ -14,7 +14,7 @@
 /* How the body after a head ends. */
 enum http_framing {
     HTTP_NO_BODY,
-    HTTP_LENGTH,      /* content_length bytes */
+    HTTP_LENGTH, /* content_length bytes */
     HTTP_CHUNKED,
     HTTP_UNTIL_CLOSE, /* responses only */
 };
@@ -38,7 +38,8 @@ void http_head_done(struct http_head *head);
 /* "Not Found"; "Unknown" for codes we have no name for. */
 const char *http_status_text(int status);
 
-/* Does a response with this status to this request method have a body at all? (1xx, 204, 304, HEAD) */
+/* Does a response with this status to this request method have a body at all? (1xx, 204, 304, HEAD)
+ */
 bool http_response_has_body(const char *request_method, int status);
 
 /* Append the head to `out`, framing headers included: Content-Length or Transfer-Encoding and

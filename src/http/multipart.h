@@ -1,6 +1,7 @@
 /* Incremental multipart/form-data parser: bytes in, events out, no I/O, constant memory. Accepts
- * quoted and unquoted parameters, parts without Content-Type, extra parameters (filename*=), a preamble and
- * an epilogue. Bounded: boundary 1..70 bytes, part heads 8 KiB and 16 fields, parts 10,000. */
+ * quoted and unquoted parameters, parts without Content-Type, extra parameters (filename*=), a
+ * preamble and an epilogue. Bounded: boundary 1..70 bytes, part heads 8 KiB and 16 fields, parts
+ * 10,000. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,9 +12,9 @@
 struct http_multipart;
 
 struct http_multipart_part {
-    const char *name;      /* "" when absent */
-    const char *filename;  /* NULL when absent */
-    const char *type;      /* Content-Type, NULL when absent */
+    const char *name;     /* "" when absent */
+    const char *filename; /* NULL when absent */
+    const char *type;     /* Content-Type, NULL when absent */
 };
 
 /* Each returns 0, or negative with err filled to stop: feed() then returns that. */

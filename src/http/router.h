@@ -24,7 +24,7 @@ typedef void http_handler_fn(struct http_exchange *exchange, const struct http_r
                              void *ctx);
 
 struct http_route {
-    const char *method;  /* "*" matches every method */
+    const char *method; /* "*" matches every method */
     const char *pattern;
     http_handler_fn *handler;
 };
@@ -40,6 +40,7 @@ enum http_route_result http_router_match(const struct http_route *routes, size_t
                                          size_t allow_size);
 void http_route_match_done(struct http_route_match *match);
 
-/* Find and call, or answer 404 / 405 (with Allow) as JSON. The match is valid during the handler. */
+/* Find and call, or answer 404 / 405 (with Allow) as JSON. The match is valid during the handler.
+ */
 void http_router_dispatch(const struct http_route *routes, size_t count,
                           struct http_exchange *exchange, void *ctx);

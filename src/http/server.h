@@ -11,12 +11,12 @@
  *   whatever reason; `completed` tells whether the whole answer was handed to the kernel. After it
  *   the pointer is dead. A handler that keeps state per exchange frees it there and nowhere else.
  * - None of the functions of an exchange calls back from inside the call.
- * - After end() or reply() no more of the request body is delivered, and the functions of the answer
- *   do nothing; so a late answer to a request that the server refused meanwhile is harmless.
+ * - After end() or reply() no more of the request body is delivered, and the functions of the
+ * answer do nothing; so a late answer to a request that the server refused meanwhile is harmless.
  *
  * The server itself answers 400, 408, 413, 431, 501, 505 as JSON {"code","message"} where a request
- * breaks the rules of http/parser.h or of the limits, closes idle and stalled connections, and sends
- * 100-continue when the handler starts to read a body that asked for it. */
+ * breaks the rules of http/parser.h or of the limits, closes idle and stalled connections, and
+ * sends 100-continue when the handler starts to read a body that asked for it. */
 #pragma once
 
 #include <stdbool.h>
@@ -32,10 +32,10 @@ struct http_server;
 struct http_exchange;
 
 struct http_server_limits {
-    size_t connections;         /* at once; more are accepted and closed. default 4096 */
-    uint64_t head_timeout_ms;   /* first byte of a head to its last. default 15,000 */
-    uint64_t idle_timeout_ms;   /* between requests. default 120,000 (clients reuse up to 90 s) */
-    uint64_t stall_timeout_ms;  /* body or answer without progress while wanted. default 60,000 */
+    size_t connections;        /* at once; more are accepted and closed. default 4096 */
+    uint64_t head_timeout_ms;  /* first byte of a head to its last. default 15,000 */
+    uint64_t idle_timeout_ms;  /* between requests. default 120,000 (clients reuse up to 90 s) */
+    uint64_t stall_timeout_ms; /* body or answer without progress while wanted. default 60,000 */
 };
 
 struct http_server_config {
@@ -53,8 +53,8 @@ int http_server_listen_tcp(struct http_server *server, const char *ip, int port,
 /* An inherited or self-made listening socket (unix or TCP); ownership moves to the server. */
 int http_server_listen_fd(struct http_server *server, int fd, struct error *err);
 
-/* Stop accepting, cut every connection (on_close runs for open exchanges, here and now), release. The
- * loop must run once more for libuv to finish. Accepts NULL, returns NULL. */
+/* Stop accepting, cut every connection (on_close runs for open exchanges, here and now), release.
+ * The loop must run once more for libuv to finish. Accepts NULL, returns NULL. */
 struct http_server *http_server_free(struct http_server *server);
 
 size_t http_server_connection_count(const struct http_server *server);
@@ -83,7 +83,7 @@ struct http_body_events {
 };
 void http_exchange_read_body(struct http_exchange *exchange, const struct http_body_events *events,
                              void *ctx);
-void http_exchange_pause_body(struct http_exchange *exchange);  /* no on_data until resumed */
+void http_exchange_pause_body(struct http_exchange *exchange); /* no on_data until resumed */
 void http_exchange_resume_body(struct http_exchange *exchange);
 
 /* --- answer ----------------------------------------------------------------------------------- */
@@ -101,18 +101,19 @@ void http_exchange_reply_error(struct http_exchange *exchange, int status, const
                                const char *format, ...) PRINTF_LIKE(4, 5);
 
 /* A streamed answer: length >= 0 announces Content-Length (exactly so many bytes must be written),
- * -1 means chunked (or until close for HTTP/1.0 clients). end() after less than was announced cuts the
- * connection, so that a short body is never taken for a whole one. */
+ * -1 means chunked (or until close for HTTP/1.0 clients). end() after less than was announced cuts
+ * the connection, so that a short body is never taken for a whole one. */
 void http_exchange_begin(struct http_exchange *exchange, int status, int64_t length);
 void http_exchange_write(struct http_exchange *exchange, const void *bytes, size_t length);
 void http_exchange_end(struct http_exchange *exchange);
-void http_exchange_abort(struct http_exchange *exchange); /* cut now: the answer cannot be finished */
+void http_exchange_abort(
+    struct http_exchange *exchange); /* cut now: the answer cannot be finished */
 
 bool http_exchange_is_begun(const struct http_exchange *exchange);
 bool http_exchange_is_full(const struct http_exchange *exchange); /* wait for on_drain */
 
-/* Switching protocols: forget HTTP, the caller owns the stream from now on. `*ret_rest` are bytes that
- * arrived after the head (borrowed until the caller returns to the loop). on_close runs with
+/* Switching protocols: forget HTTP, the caller owns the stream from now on. `*ret_rest` are bytes
+ * that arrived after the head (borrowed until the caller returns to the loop). on_close runs with
  * completed = true, later. Only for requests whose head says upgrade, whose body (if any) has
  * arrived, and before any answer; else NULL. The caller sets the stream's events at once and starts
  * reading. */

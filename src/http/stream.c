@@ -4,8 +4,9 @@
  * the rest is written with one vector. So progress is seen in small steps (stall time-outs need
  * that) and bytes already handed to libuv never move.
  *
- * One read buffer per thread serves all streams: libuv fills it and calls back before it reads
- * anything else, and consumers copy what they keep. An idle connection holds no buffer at all. */
+ * One read buffer serves all streams, as a process has one loop thread: libuv fills it and calls
+ * back before it reads anything else, and consumers copy what they keep. An idle connection holds
+ * no buffer at all, and only the pages that were ever read into are in memory. */
 #include "http/stream.h"
 
 #include <arpa/inet.h>
@@ -78,7 +79,7 @@ struct http_stream {
     char peer[INET6_ADDRSTRLEN];
 };
 
-static _Thread_local char read_buffer[READ_BYTES];
+static char read_buffer[READ_BYTES];
 
 static void set_state(struct http_stream *stream, enum stream_state state)
 {
@@ -293,6 +294,7 @@ static void drop_written(struct http_stream *stream, size_t length)
     stream->queued -= length;
     while (length > 0) {
         struct block *block = stream->first;
+        assert(block != NULL); /* what was written was queued */
         size_t part = MIN(length, block->end - block->start);
         block->start += part;
         length -= part;

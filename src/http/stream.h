@@ -29,12 +29,12 @@ int http_address_unix(struct http_address *address, const char *path); /* -ENAME
 struct http_stream;
 
 struct http_stream_events {
-    void (*on_connect)(void *ctx);                             /* clients: connected */
+    void (*on_connect)(void *ctx); /* clients: connected */
     void (*on_data)(void *ctx, const char *bytes, size_t length);
-    void (*on_end)(void *ctx);                                 /* peer will send no more */
+    void (*on_end)(void *ctx); /* peer will send no more */
     /* The queue was over the high mark and fell below the low one, or it became empty. */
     void (*on_drain)(void *ctx);
-    void (*on_error)(void *ctx, int status);                   /* broken: -errno (uv); close it */
+    void (*on_error)(void *ctx, int status); /* broken: -errno (uv); close it */
 };
 
 #define HTTP_STREAM_HIGH_BYTES (256 * 1024) /* over this a writer should wait for on_drain */

@@ -6,7 +6,8 @@
 
 #include "base/buf.h"
 
-/* Decode %XX (and '+' as space when `form`). -EINVAL on a bad escape or a decoded NUL. Caller frees. */
+/* Decode %XX (and '+' as space when `form`). -EINVAL on a bad escape or a decoded NUL. Caller
+ * frees. */
 int url_decode(const char *text, size_t length, bool form, char **ret);
 int url_encode(struct buf *out, const char *text); /* all but unreserved characters */
 

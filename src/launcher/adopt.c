@@ -18,7 +18,7 @@
 static int open_recorded(const struct launcher *launcher, const struct record *record)
 {
     AUTO_CLOSE int pidfd = -1;
-    uint64_t start;
+    uint64_t start = 0;
     if (!str_equal(record->boot_id, launcher->state.boot_id) ||
         record->exit_reason != MESSAGE_EXIT_NONE || process_open(record->pid, &pidfd) < 0 ||
         process_start_time(record->pid, &start) < 0 || start != record->start_ticks)
@@ -41,7 +41,7 @@ static int read_record(struct launcher *launcher, const char *name, struct recor
 
 static int adopt_one(struct launcher *launcher, const char *name, struct error *err)
 {
-    struct record record;
+    struct record record = {0};
     struct error reason = ERROR_INIT;
     int r = read_record(launcher, name, &record, &reason);
     if (r == 0) {
@@ -84,7 +84,7 @@ static int for_each_name(int dir_fd, int (*each)(struct launcher *, const char *
     return r;
 }
 
-/* Sockets of slots that waited and of sandboxes that are gone. */
+/* Sockets of sandboxes that are gone. */
 static int check_socket(struct launcher *launcher, const char *name, struct error *err)
 {
     (void)err;
@@ -92,8 +92,7 @@ static int check_socket(struct launcher *launcher, const char *name, struct erro
     if (length <= strlen(".sock") || !str_equal(name + length - strlen(".sock"), ".sock"))
         return 0;
     AUTO_FREE char *stem = mem_dup_n(name, length - strlen(".sock"));
-    if (str_starts_with(name, "slot-") ||
-        (id_is_uuid(stem) && sandbox_find(launcher, stem) == NULL))
+    if (id_is_uuid(stem) && sandbox_find(launcher, stem) == NULL)
         unlinkat(launcher->state.run_fd, name, 0);
     return 0;
 }

@@ -18,7 +18,6 @@ enum cgroup_controller {
     CGROUP_MEMORY,
     CGROUP_CPU,
     CGROUP_PIDS,
-    CGROUP_FREEZER,
     CGROUP_CONTROLLERS,
 };
 

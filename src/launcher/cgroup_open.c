@@ -19,7 +19,6 @@ static const char *const controller_names[CGROUP_CONTROLLERS] = {
     [CGROUP_MEMORY] = "memory",
     [CGROUP_CPU] = "cpu",
     [CGROUP_PIDS] = "pids",
-    [CGROUP_FREEZER] = "freezer",
 };
 
 /* The kernel writes space, tab, newline and backslash of a path as three octal digits. */
@@ -193,7 +192,6 @@ static int open_v2(struct cgroups *groups, const char *mount, const char *relati
         if (list_has(enabled.data, " \n", controller_names[i]))
             groups->of[i] = 0;
     }
-    groups->of[CGROUP_FREEZER] = 0; /* part of v2 itself */
     return 0;
 }
 
@@ -208,7 +206,7 @@ static void note_slot(void *context, const char *name)
 
 int cgroup_open(struct cgroups *groups, const char *parent, const char *instance, struct error *err)
 {
-    *groups = (struct cgroups){.of = {-1, -1, -1, -1}};
+    *groups = (struct cgroups){.of = {-1, -1, -1}};
     CLEANUP(buf_done) struct buf mountinfo;
     buf_init(&mountinfo, MOUNTINFO_MAX);
     int r = file_read_at(AT_FDCWD, "/proc/self/mountinfo", &mountinfo, err);

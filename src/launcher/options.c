@@ -116,7 +116,7 @@ int options_parse(int argc, char **argv, struct options *ret, struct error *err)
         .log_format = LOG_PEOPLE,
         .log_level = LOG_INFO,
     };
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i += 2) {
         if (str_equal(argv[i], "--help") || str_equal(argv[i], "--version")) {
             options.help = str_equal(argv[i], "--help");
             options.version = !options.help;
@@ -131,7 +131,6 @@ int options_parse(int argc, char **argv, struct options *ret, struct error *err)
         int r = set_option(&options, argv[i], argv[i + 1], err);
         if (r < 0)
             return r;
-        i++;
     }
     int r = check(&options, err);
     if (r == 0)

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "launcher/launcher.h"
+#include "launcher/slot_process.h"
 
 #define SOCKET_MAX sizeof(((struct message_sandbox *)0)->socket)
 
@@ -317,17 +318,16 @@ static int take_files(struct sandbox *sandbox, const struct slot *slot, struct e
 {
     const struct state *state = &sandbox->launcher->state;
     const char *id = sandbox->record.id;
-    char slot_socket[CGROUP_NAME_MAX + 8], socket[ID_UUID_LEN + 8];
-    snprintf(slot_socket, sizeof(slot_socket), "%s.sock", slot->cgroup);
+    char socket[ID_UUID_LEN + 8];
     snprintf(socket, sizeof(socket), "%s.sock", id);
     if (renameat(state->loose_fd, slot->directory, state->sandboxes_fd, id) < 0)
         return error_set_errno(err, errno, "cannot name the sandbox's directory");
-    if (renameat(state->run_fd, slot_socket, state->run_fd, socket) < 0)
-        return error_set_errno(err, errno, "cannot name the sandbox's socket");
     AUTO_CLOSE int dir =
         openat(state->sandboxes_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
         return error_set_errno(err, errno, "cannot open the sandbox's directory");
+    if (renameat(dir, SLOT_SOCKET, state->run_fd, socket) < 0)
+        return error_set_errno(err, errno, "cannot name the sandbox's socket");
     return record_write(dir, &sandbox->record, err);
 }
 

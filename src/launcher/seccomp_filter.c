@@ -30,311 +30,54 @@
 #error "add this architecture's AUDIT_ARCH_ constant"
 #endif
 
-/* Names the library does not know on this architecture are skipped: they do not exist there. */
+/* Separated by spaces. Names the library does not know on this architecture are skipped: they do
+ * not exist there. */
 static const char *const allowed[] = {
     /* files */
-    "read",
-    "write",
-    "open",
-    "openat",
-    "openat2",
-    "close",
-    "close_range",
-    "creat",
-    "stat",
-    "fstat",
-    "lstat",
-    "newfstatat",
-    "statx",
-    "statfs",
-    "fstatfs",
-    "lseek",
-    "pread64",
-    "pwrite64",
-    "readv",
-    "writev",
-    "preadv",
-    "pwritev",
-    "preadv2",
-    "pwritev2",
-    "access",
-    "faccessat",
-    "faccessat2",
-    "dup",
-    "dup2",
-    "dup3",
-    "fcntl",
-    "flock",
-    "fsync",
-    "fdatasync",
-    "sync",
-    "syncfs",
-    "sync_file_range",
-    "truncate",
-    "ftruncate",
-    "fallocate",
-    "getdents",
-    "getdents64",
-    "getcwd",
-    "chdir",
-    "fchdir",
-    "rename",
-    "renameat",
-    "renameat2",
-    "mkdir",
-    "mkdirat",
-    "rmdir",
-    "link",
-    "linkat",
-    "unlink",
-    "unlinkat",
-    "symlink",
-    "symlinkat",
-    "readlink",
-    "readlinkat",
-    "chmod",
-    "fchmod",
-    "fchmodat",
-    "chown",
-    "fchown",
-    "lchown",
-    "fchownat",
-    "umask",
-    "utime",
-    "utimes",
-    "utimensat",
-    "futimesat",
-    "mknod",
-    "mknodat",
-    "chroot",
-    "sendfile",
-    "splice",
-    "tee",
-    "vmsplice",
-    "copy_file_range",
-    "fadvise64",
-    "readahead",
-    "name_to_handle_at",
-    "setxattr",
-    "lsetxattr",
-    "fsetxattr",
-    "getxattr",
-    "lgetxattr",
-    "fgetxattr",
-    "listxattr",
-    "llistxattr",
-    "flistxattr",
-    "removexattr",
-    "lremovexattr",
-    "fremovexattr",
-    "ioctl",
-    "pipe",
-    "pipe2",
-    "memfd_create",
-    "memfd_secret",
-    "inotify_init",
-    "inotify_init1",
-    "inotify_add_watch",
-    "inotify_rm_watch",
+    "read write open openat openat2 close close_range creat stat fstat lstat newfstatat statx "
+    "statfs fstatfs lseek pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 access "
+    "faccessat faccessat2 dup dup2 dup3 fcntl flock fsync fdatasync sync syncfs sync_file_range "
+    "truncate ftruncate fallocate getdents getdents64 getcwd chdir fchdir rename renameat "
+    "renameat2 mkdir mkdirat rmdir link linkat unlink unlinkat symlink symlinkat readlink "
+    "readlinkat chmod fchmod fchmodat chown fchown lchown fchownat umask utime utimes utimensat "
+    "futimesat mknod mknodat chroot sendfile splice tee vmsplice copy_file_range fadvise64 "
+    "readahead name_to_handle_at setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr "
+    "listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr ioctl pipe pipe2 "
+    "memfd_create memfd_secret inotify_init inotify_init1 inotify_add_watch inotify_rm_watch",
     /* waiting */
-    "poll",
-    "ppoll",
-    "select",
-    "pselect6",
-    "epoll_create",
-    "epoll_create1",
-    "epoll_ctl",
-    "epoll_wait",
-    "epoll_pwait",
-    "epoll_pwait2",
-    "eventfd",
-    "eventfd2",
-    "signalfd",
-    "signalfd4",
-    "timerfd_create",
-    "timerfd_settime",
-    "timerfd_gettime",
-    "io_setup",
-    "io_destroy",
-    "io_submit",
-    "io_cancel",
-    "io_getevents",
-    "io_pgetevents",
+    "poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait "
+    "epoll_pwait2 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime "
+    "timerfd_gettime io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents",
     /* memory */
-    "mmap",
-    "munmap",
-    "mprotect",
-    "mremap",
-    "msync",
-    "madvise",
-    "mincore",
-    "brk",
-    "mlock",
-    "mlock2",
-    "munlock",
-    "mlockall",
-    "munlockall",
-    "remap_file_pages",
-    "pkey_alloc",
-    "pkey_free",
-    "pkey_mprotect",
-    "membarrier",
-    "mbind",
-    "set_mempolicy",
-    "get_mempolicy",
-    "move_pages",
-    "process_madvise",
-    "process_mrelease",
-    "process_vm_readv",
+    "mmap munmap mprotect mremap msync madvise mincore brk mlock mlock2 munlock mlockall "
+    "munlockall remap_file_pages pkey_alloc pkey_free pkey_mprotect membarrier mbind "
+    "set_mempolicy get_mempolicy move_pages process_madvise process_mrelease process_vm_readv "
     "process_vm_writev",
     /* processes and threads */
-    "fork",
-    "vfork",
-    "execve",
-    "execveat",
-    "exit",
-    "exit_group",
-    "wait4",
-    "waitid",
-    "getpid",
-    "getppid",
-    "gettid",
-    "getpgid",
-    "getpgrp",
-    "setpgid",
-    "getsid",
-    "setsid",
-    "set_tid_address",
-    "set_robust_list",
-    "get_robust_list",
-    "futex",
-    "futex_waitv",
-    "rseq",
-    "arch_prctl",
-    "prctl",
-    "ptrace",
-    "kcmp",
-    "pidfd_open",
-    "pidfd_send_signal",
-    "pidfd_getfd",
-    "kill",
-    "tkill",
-    "tgkill",
-    "set_thread_area",
-    "get_thread_area",
-    "landlock_create_ruleset",
-    "landlock_add_rule",
-    "landlock_restrict_self",
-    "seccomp",
+    "fork vfork execve execveat exit exit_group wait4 waitid getpid getppid gettid getpgid "
+    "getpgrp setpgid getsid setsid set_tid_address set_robust_list get_robust_list futex "
+    "futex_waitv rseq arch_prctl prctl ptrace kcmp pidfd_open pidfd_send_signal pidfd_getfd "
+    "kill tkill tgkill set_thread_area get_thread_area landlock_create_ruleset "
+    "landlock_add_rule landlock_restrict_self seccomp",
     /* signals */
-    "rt_sigaction",
-    "rt_sigprocmask",
-    "rt_sigreturn",
-    "rt_sigpending",
-    "rt_sigtimedwait",
-    "rt_sigqueueinfo",
-    "rt_tgsigqueueinfo",
-    "rt_sigsuspend",
-    "sigaltstack",
-    "pause",
-    "restart_syscall",
+    "rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigqueueinfo "
+    "rt_tgsigqueueinfo rt_sigsuspend sigaltstack pause restart_syscall",
     /* identity and limits */
-    "getuid",
-    "geteuid",
-    "getgid",
-    "getegid",
-    "setuid",
-    "setgid",
-    "setreuid",
-    "setregid",
-    "setresuid",
-    "getresuid",
-    "setresgid",
-    "getresgid",
-    "setfsuid",
-    "setfsgid",
-    "getgroups",
-    "setgroups",
-    "capget",
-    "capset",
-    "getrlimit",
-    "setrlimit",
-    "prlimit64",
-    "getrusage",
-    "getpriority",
-    "setpriority",
-    "ioprio_get",
-    "ioprio_set",
-    "sched_yield",
-    "sched_getparam",
-    "sched_setparam",
-    "sched_getscheduler",
-    "sched_setscheduler",
-    "sched_get_priority_max",
-    "sched_get_priority_min",
-    "sched_rr_get_interval",
-    "sched_getaffinity",
-    "sched_setaffinity",
-    "sched_getattr",
-    "sched_setattr",
-    "getcpu",
-    "uname",
-    "sysinfo",
-    "times",
-    "getrandom",
+    "getuid geteuid getgid getegid setuid setgid setreuid setregid setresuid getresuid "
+    "setresgid getresgid setfsuid setfsgid getgroups setgroups capget capset getrlimit "
+    "setrlimit prlimit64 getrusage getpriority setpriority ioprio_get ioprio_set sched_yield "
+    "sched_getparam sched_setparam sched_getscheduler sched_setscheduler sched_get_priority_max "
+    "sched_get_priority_min sched_rr_get_interval sched_getaffinity sched_setaffinity "
+    "sched_getattr sched_setattr getcpu uname sysinfo times getrandom",
     /* time */
-    "gettimeofday",
-    "time",
-    "clock_gettime",
-    "clock_getres",
-    "clock_nanosleep",
-    "nanosleep",
-    "alarm",
-    "getitimer",
-    "setitimer",
-    "timer_create",
-    "timer_delete",
-    "timer_settime",
-    "timer_gettime",
-    "timer_getoverrun",
-    "adjtimex",
+    "gettimeofday time clock_gettime clock_getres clock_nanosleep nanosleep alarm getitimer "
+    "setitimer timer_create timer_delete timer_settime timer_gettime timer_getoverrun adjtimex "
     "clock_adjtime",
     /* sockets (socket itself is further down) and System V and POSIX ipc */
-    "socketpair",
-    "connect",
-    "accept",
-    "accept4",
-    "bind",
-    "listen",
-    "getsockname",
-    "getpeername",
-    "getsockopt",
-    "setsockopt",
-    "sendto",
-    "recvfrom",
-    "sendmsg",
-    "recvmsg",
-    "sendmmsg",
-    "recvmmsg",
-    "shutdown",
-    "shmget",
-    "shmat",
-    "shmctl",
-    "shmdt",
-    "semget",
-    "semop",
-    "semctl",
-    "semtimedop",
-    "msgget",
-    "msgsnd",
-    "msgrcv",
-    "msgctl",
-    "mq_open",
-    "mq_unlink",
-    "mq_timedsend",
-    "mq_timedreceive",
-    "mq_notify",
-    "mq_getsetattr",
+    "socketpair connect accept accept4 bind listen getsockname getpeername getsockopt "
+    "setsockopt sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown shmget shmat shmctl "
+    "shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open mq_unlink "
+    "mq_timedsend mq_timedreceive mq_notify mq_getsetattr",
 };
 
 /* Younger than the library. These numbers are the same on every architecture. */
@@ -353,61 +96,16 @@ static const int allowed_numbers[] = {
 
 static const char *const refused[] = {
     /* namespaces and mounts */
-    "unshare",
-    "setns",
-    "mount",
-    "umount",
-    "umount2",
-    "move_mount",
-    "open_tree",
-    "fsopen",
-    "fsconfig",
-    "fsmount",
-    "fspick",
-    "mount_setattr",
-    "pivot_root",
-    "open_by_handle_at",
+    "unshare setns mount umount umount2 move_mount open_tree fsopen fsconfig fsmount fspick "
+    "mount_setattr pivot_root open_by_handle_at",
     /* large and seldom needed parts of the kernel */
-    "bpf",
-    "perf_event_open",
-    "userfaultfd",
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "add_key",
-    "request_key",
-    "keyctl",
-    "fanotify_init",
-    "fanotify_mark",
-    "migrate_pages",
+    "bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register add_key "
+    "request_key keyctl fanotify_init fanotify_mark migrate_pages",
     /* the machine */
-    "kexec_load",
-    "kexec_file_load",
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "create_module",
-    "query_module",
-    "get_kernel_syms",
-    "swapon",
-    "swapoff",
-    "reboot",
-    "acct",
-    "quotactl",
-    "quotactl_fd",
-    "sethostname",
-    "setdomainname",
-    "settimeofday",
-    "clock_settime",
-    "stime",
-    "syslog",
-    "iopl",
-    "ioperm",
-    "vhangup",
-    "lookup_dcookie",
-    "nfsservctl",
-    "uselib",
-    "_sysctl",
+    "kexec_load kexec_file_load init_module finit_module delete_module create_module "
+    "query_module get_kernel_syms swapon swapoff reboot acct quotactl quotactl_fd sethostname "
+    "setdomainname settimeofday clock_settime stime syslog iopl ioperm vhangup lookup_dcookie "
+    "nfsservctl uselib _sysctl",
 };
 
 static const uint64_t personalities[] = {
@@ -424,17 +122,30 @@ static const uint64_t namespace_flags[] = {
     CLONE_NEWUSER, CLONE_NEWPID,    CLONE_NEWNET,
 };
 
-static int add_names(scmp_filter_ctx ctx, uint32_t action, const char *const *names, size_t count)
+static int add_names(scmp_filter_ctx ctx, uint32_t action, const char *const *groups, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        int number = seccomp_syscall_resolve_name(names[i]);
-        if (number == __NR_SCMP_ERROR || number < 0)
-            continue;
-        int r = seccomp_rule_add(ctx, action, number, 0);
-        if (r < 0)
-            return r;
+        AUTO_FREE char *names = mem_dup(groups[i]);
+        char *save = NULL;
+        for (char *name = strtok_r(names, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
+            int number = seccomp_syscall_resolve_name(name);
+            int r = number < 0 ? 0 : seccomp_rule_add(ctx, action, number, 0);
+            if (r < 0)
+                return r;
+        }
     }
     return 0;
+}
+
+static struct scmp_arg_cmp compare(unsigned argument, enum scmp_compare how, uint64_t value)
+{
+    return (struct scmp_arg_cmp){.arg = argument, .op = how, .datum_a = value};
+}
+
+static struct scmp_arg_cmp masked(unsigned argument, uint64_t mask, uint64_t value)
+{
+    return (struct scmp_arg_cmp){
+        .arg = argument, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = value};
 }
 
 static int add_clone(scmp_filter_ctx ctx)
@@ -443,13 +154,12 @@ static int add_clone(scmp_filter_ctx ctx)
     for (size_t i = 0; i < ARRAY_LEN(namespace_flags); i++) {
         uint64_t flag = namespace_flags[i];
         all |= flag;
-        int r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
-                                 SCMP_A0_64(SCMP_CMP_MASKED_EQ, flag, flag));
+        int r =
+            seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, masked(0, flag, flag));
         if (r < 0)
             return r;
     }
-    return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-                            SCMP_A0_64(SCMP_CMP_MASKED_EQ, all, 0));
+    return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, masked(0, all, 0));
 }
 
 static int add_socket(scmp_filter_ctx ctx)
@@ -458,24 +168,24 @@ static int add_socket(scmp_filter_ctx ctx)
     int r = 0;
     for (size_t i = 0; i < ARRAY_LEN(families) && r == 0; i++)
         r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
-                             SCMP_A0_64(SCMP_CMP_EQ, (uint64_t)families[i]));
+                             compare(0, SCMP_CMP_EQ, (uint64_t)families[i]));
     if (r == 0)
         r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-                             SCMP_A0_64(SCMP_CMP_EQ, AF_NETLINK),
-                             SCMP_A2_64(SCMP_CMP_EQ, NETLINK_ROUTE));
+                             compare(0, SCMP_CMP_EQ, AF_NETLINK),
+                             compare(2, SCMP_CMP_EQ, NETLINK_ROUTE));
     if (r == 0)
         r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), SCMP_SYS(socket), 2,
-                             SCMP_A0_64(SCMP_CMP_EQ, AF_NETLINK),
-                             SCMP_A2_64(SCMP_CMP_NE, NETLINK_ROUTE));
+                             compare(0, SCMP_CMP_EQ, AF_NETLINK),
+                             compare(2, SCMP_CMP_NE, NETLINK_ROUTE));
     /* The gaps: what programs expect of a kernel that was built without a family. */
     for (uint64_t family = 0; family < AF_NETLINK && r == 0; family++) {
         if (family != AF_UNIX && family != AF_INET && family != AF_INET6)
             r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
-                                 SCMP_A0_64(SCMP_CMP_EQ, family));
+                                 compare(0, SCMP_CMP_EQ, family));
     }
     if (r == 0)
         r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
-                             SCMP_A0_64(SCMP_CMP_GT, AF_NETLINK));
+                             compare(0, SCMP_CMP_GT, AF_NETLINK));
     return r;
 }
 
@@ -492,7 +202,7 @@ static int add_rules(scmp_filter_ctx ctx)
         r = add_socket(ctx);
     for (size_t i = 0; i < ARRAY_LEN(personalities) && r == 0; i++)
         r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
-                             SCMP_A0_64(SCMP_CMP_EQ, personalities[i]));
+                             compare(0, SCMP_CMP_EQ, personalities[i]));
     return r;
 }
 

@@ -20,7 +20,7 @@
 
 #define FAILURES_MAX    5
 #define REST_MS         1000
-#define QUIET_MS        5 /* without a CREATE before the pool is refilled */
+#define QUIET_MS        5 /* after a CREATE before the pool is refilled, unless it is nearly empty */
 #define BURST_PREPARING 2 /* at once, when sandboxes wait for them */
 
 static void set_state(struct slot *slot, enum slot_state state)
@@ -44,13 +44,6 @@ static void free_slot(struct slot *slot)
     fd_close(slot->pidfd);
     mem_free_ptr(&slot->directory);
     free(slot);
-}
-
-static void remove_slot_socket(const struct slot *slot)
-{
-    char name[CGROUP_NAME_MAX + 8];
-    snprintf(name, sizeof(name), "%s.sock", slot->cgroup);
-    unlinkat(slot->launcher->state.run_fd, name, 0);
 }
 
 void slot_release(struct slot *slot)
@@ -177,7 +170,6 @@ static void slot_exited(struct loop_source *source)
         note_failure(launcher, &err);
     else if (slot->state == SLOT_STATE_READY)
         rest(&launcher->slots); /* somebody kills them: do not race */
-    remove_slot_socket(slot);
     remove_later(launcher, slot->directory, slot->cgroup, slot->range);
     free_slot(slot);
     slot_pump(launcher);
@@ -288,7 +280,6 @@ static int make_slot(struct launcher *launcher, struct error *err)
     if (r < 0) {
         if (slot->pidfd >= 0)
             process_signal(slot->pidfd, SIGKILL);
-        remove_slot_socket(slot);
         remove_later(launcher, slot->directory, slot->cgroup, slot->range);
         free_slot(slot);
     }
@@ -336,6 +327,12 @@ static bool wants_slot(const struct launcher *launcher)
            slots->count[SLOT_STATE_READY] < launcher->options.slots;
 }
 
+/* So many are gone that the next ones must not wait for a pause that may not come. */
+static bool is_low(const struct launcher *launcher)
+{
+    return launcher->slots.count[SLOT_STATE_READY] <= launcher->options.slots / 2;
+}
+
 static void make_slots(struct launcher *launcher)
 {
     while (wants_slot(launcher)) {
@@ -350,9 +347,9 @@ static void make_slots(struct launcher *launcher)
 void slot_pump(struct launcher *launcher)
 {
     serve_queue(launcher);
-    if (launcher->sandboxes.queued > 0)
+    if (launcher->sandboxes.queued > 0 || is_low(launcher))
         make_slots(launcher);
-    else if (!launcher->slots.resting && wants_slot(launcher))
+    else if (wants_slot(launcher) && !loop_timer_is_set(&launcher->slots.refill_timer))
         loop_timer_set(&launcher->slots.refill_timer, QUIET_MS);
     serve_queue(launcher); /* if making them has just failed for good */
 }
@@ -382,7 +379,6 @@ void slot_free_all(struct launcher *launcher)
         while (waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED) < 0 && errno == EINTR)
             ;
         if (slot->sandbox == NULL) {
-            remove_slot_socket(slot);
             cgroup_remove(&launcher->cgroups, slot->cgroup);
             file_remove_tree_at(launcher->state.loose_fd, slot->directory, NULL);
         }

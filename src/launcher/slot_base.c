@@ -15,7 +15,6 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,8 +22,6 @@
 #include "launcher/idrange.h"
 #include "launcher/mounts.h"
 #include "launcher/slot_process.h"
-
-#define SOCKET_BACKLOG 128
 
 static int join_cgroups(struct slot_context *slot)
 {
@@ -105,18 +102,24 @@ static int open_user_namespace(struct slot_context *slot, pid_t pid)
     return slot->userns_fd < 0 ? -errno : 0;
 }
 
+static int stay_put(void *argument)
+{
+    (void)argument;
+    while (pause() < 0) /* until killed */
+        ;
+    return 0;
+}
+
 /* A namespace can be had only from a process that is in it, so one is born there and does nothing.
- */
+ * It shares our memory, since copying it would be most of the cost. */
 static int make_user_namespace(struct slot_context *slot)
 {
+    static char stack[4096] __attribute__((aligned(16)));
     AUTO_CLOSE int pidfd = -1;
-    pid_t pid = process_clone(CLONE_NEWUSER, -1, &pidfd);
+    pid_t pid = clone(stay_put, stack + sizeof(stack),
+                      CLONE_NEWUSER | CLONE_VM | CLONE_PIDFD | SIGCHLD, NULL, &pidfd);
     if (pid < 0)
-        return pid;
-    if (pid == 0) {
-        for (;;)
-            pause();
-    }
+        return -errno;
     int r = open_user_namespace(slot, pid);
     process_signal(pidfd, SIGKILL);
     siginfo_t info;
@@ -146,27 +149,6 @@ static int reset_oom_score(struct slot_context *slot)
     return r == -EACCES ? 0 : r; /* it was higher: stays so */
 }
 
-/* Made in the slot's own network namespace, so that it tells nothing of the host's to whoever gets
- * it; under the slot's name, until the launcher gives it that of a sandbox. */
-static int make_socket(struct slot_context *slot)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s.sock",
-                          slot->plan.state->run_path, slot->plan.cgroup);
-    if (length < 0 || (size_t)length >= sizeof(address.sun_path))
-        return -ENAMETOOLONG;
-    slot->socket_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (slot->socket_fd < 0)
-        return -errno;
-    umask(0177);
-    int r = bind(slot->socket_fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
-    umask(0);
-    if (r == 0 && (chown(address.sun_path, slot->plan.state->server_uid, (gid_t)-1) < 0 ||
-                   listen(slot->socket_fd, SOCKET_BACKLOG) < 0))
-        r = -errno;
-    return r;
-}
-
 const struct slot_step slot_base_steps[] = {
     {"join its control groups", join_cgroups},
     {"make namespaces", make_namespaces},
@@ -175,6 +157,5 @@ const struct slot_step slot_base_steps[] = {
     {"reset the out-of-memory score", reset_oom_score},
     {"make a user namespace", make_user_namespace},
     {"set up the network", set_up_network},
-    {"make the socket", make_socket},
     {NULL, NULL},
 };

@@ -38,10 +38,10 @@ static int set_limits(struct slot_context *slot)
     return cgroup_limit(&slot->plan.cgroups, slot->plan.cgroup, &slot->order.limits);
 }
 
-/* Into a file that is there already: no inode, no copy-up. */
+/* Into a file that is there and empty: no new inode, no copy-up, no truncation. */
 static int fill_file(const char *path, const char *text)
 {
-    AUTO_CLOSE int fd = open(path, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_CLOSE int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     return fd < 0 ? -errno : file_write_all(fd, text, strlen(text));
 }
 

@@ -4,8 +4,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -14,7 +16,8 @@
 #include "launcher/record.h"
 #include "launcher/slot_process.h"
 
-#define LOWER_MOUNT (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID)
+#define SOCKET_BACKLOG 128
+#define LOWER_MOUNT    (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID)
 
 /* The directory the sandbox will have, among the loose ones until the launcher moves it. By path: a
  * descriptor of the launcher leads to mounts of its namespace, and nothing can be mounted on those
@@ -58,6 +61,23 @@ static int make_uppers(struct slot_context *slot)
     if (r == 0)
         r = make_empty(slot->sandbox_fd, "upper/root/etc/hosts", 0644, slot->base_id);
     return r;
+}
+
+/* Made in the slot's own network namespace, so that it tells nothing of the host's to whoever gets
+ * it. In the sandbox's directory, from where the launcher moves it to the name that servers see. */
+static int make_socket(struct slot_context *slot)
+{
+    static const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = SLOT_SOCKET};
+    slot->socket_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (slot->socket_fd < 0 || fchdir(slot->sandbox_fd) < 0)
+        return -errno;
+    umask(0177);
+    int r = bind(slot->socket_fd, (const struct sockaddr *)&address, sizeof(address));
+    umask(0);
+    if (r < 0 || fchownat(slot->sandbox_fd, SLOT_SOCKET, slot->plan.state->server_uid, (gid_t)-1,
+                          AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    return listen(slot->socket_fd, SOCKET_BACKLOG) < 0 ? -errno : 0;
 }
 
 /* A read-only layer as the sandbox's ids see it: files of root there belong to root inside.
@@ -148,6 +168,7 @@ static int pivot(struct slot_context *slot)
 const struct slot_step slot_image_steps[] = {
     {"make the sandbox's directory", make_directory},
     {"make the upper directories", make_uppers},
+    {"make the socket", make_socket},
     {"mount the overlay of /", mount_root},
     {"mount the overlay of /usr", mount_usr},
     {"move /proc, /dev and /sys", move_kernel_mounts},

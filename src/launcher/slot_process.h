@@ -45,6 +45,7 @@ enum slot_report_kind {
 #define SLOT_UNMAPPED 1u /* flag: a file system of the image cannot map ids */
 
 #define SLOT_STEP_MAX 64
+#define SLOT_SOCKET   "socket" /* execd's, in the slot's directory until a sandbox has it */
 
 /* Slot to launcher. */
 struct slot_report {

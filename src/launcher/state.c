@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/fs.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -43,6 +45,19 @@ static int make_dir(int parent_fd, const char *name, mode_t mode, int *ret_fd, s
     return 0;
 }
 
+/* Ask ext4 to spread what is made in here over the disk. Sandboxes come and go by the thousand and
+ * have nothing to do with each other; packed together, each one's inodes are searched for among
+ * those the last ones have just given back, which without a journal takes milliseconds. Other file
+ * systems refuse, and need not be asked. */
+static void spread_apart(int dir_fd)
+{
+    int flags;
+    if (ioctl(dir_fd, FS_IOC_GETFLAGS, &flags) == 0) {
+        flags |= FS_TOPDIR_FL;
+        (void)ioctl(dir_fd, FS_IOC_SETFLAGS, &flags);
+    }
+}
+
 static int make_dirs(struct state *state, struct error *err)
 {
     AUTO_CLOSE int top = open(state->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -59,6 +74,8 @@ static int make_dirs(struct state *state, struct error *err)
     r = make_dir(state->launcher_fd, "sandboxes", 0700, &state->sandboxes_fd, err);
     if (r == 0)
         r = make_dir(state->launcher_fd, "loose", 0700, &state->loose_fd, err);
+    if (r == 0)
+        spread_apart(state->loose_fd);
     if (r == 0)
         r = make_dir(state->launcher_fd, "mount", 0700, NULL, err);
     if (r == 0) /* searchable: each socket in it has an owner and a mode of its own */

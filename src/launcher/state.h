@@ -6,7 +6,7 @@
  *     mount/               empty; where slots, each in its own mount namespace, put their mounts
  *     sandboxes/<id>/      record, upper/, work/
  *     loose/<name>.<range> of slots that wait and of sandboxes being deleted: what a restart clears
- *   run/<id>.sock          execd's socket, the server's; slot-<n>.sock while a slot waits */
+ *   run/<id>.sock          execd's socket, the server's */
 #pragma once
 
 #include <sys/types.h>

@@ -41,10 +41,9 @@ int problem_set(struct problem *problem, const char *code, const char *type, con
 
 const char *problem_quote(const char *value, char out[PROBLEM_QUOTE_MAX])
 {
-    size_t room = PROBLEM_QUOTE_MAX - strlen("...");
-    copy_cut(out, room, value);
-    if (strlen(value) >= room)
-        strcat(out, "...");
+    char cut[PROBLEM_QUOTE_MAX - sizeof("...") + 1];
+    copy_cut(cut, sizeof(cut), value);
+    snprintf(out, PROBLEM_QUOTE_MAX, "%s%s", cut, strlen(value) >= sizeof(cut) ? "..." : "");
     return out;
 }
 

@@ -1,9 +1,9 @@
 /* What every runtime gives the server: sandboxes that can be made, reached and removed. One struct
  * of functions per runtime; the server knows nothing else of it.
  *
- * Everything is asynchronous on the server's loop: a start function never calls back from inside, each
- * callback runs exactly once. Requests cannot be cancelled: what was begun is finished, and the
- * caller that lost interest removes the sandbox afterwards. */
+ * Everything is asynchronous on the server's loop: a start function never calls back from inside,
+ * each callback runs exactly once. Requests cannot be cancelled: what was begun is finished, and
+ * the caller that lost interest removes the sandbox afterwards. */
 #pragma once
 
 #include <stdbool.h>
@@ -62,7 +62,8 @@ typedef void runtime_list_fn(const struct error *err, const struct runtime_sandb
                              size_t count, void *ctx);
 
 struct runtime {
-    /* Make it and start the entrypoint; done when execd has answered. On failure nothing is left. */
+    /* Make it and start the entrypoint; done when execd has answered. On failure nothing is left.
+     */
     void (*create)(struct runtime *self, const struct runtime_spec *spec, runtime_done_fn *done,
                    void *ctx);
     void (*remove)(struct runtime *self, const char *id, runtime_done_fn *done, void *ctx);

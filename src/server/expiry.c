@@ -80,6 +80,7 @@ static void remove_due(struct server_expiry *expiry)
 void server_expiry_run(struct server_expiry *expiry)
 {
     expiry->next_ms = 0;
+    uv_timer_stop(&expiry->timer);
     if (!server_lifecycle_is_available(expiry->config.lifecycle))
         return; /* run again when the runtime is back */
     remove_due(expiry);

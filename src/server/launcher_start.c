@@ -5,8 +5,10 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -15,24 +17,61 @@
 
 #include "base/mem.h"
 #include "model/string_list.h"
+#include "runtime/native/message.h"
 #include "server/state_dir.h"
 
 #define START_TIMEOUT_MS 10000
+#define GREET_TIMEOUT_MS 5000
 #define STEP_MS          20
 
 #define LAUNCHER "opensandbox-launcher"
 #define EXECD    "opensandbox-execd"
 
-static int connect_socket(const char *path)
+/* Say HELLO and wait for the answer: a launcher that is just ending may still accept connections,
+ * but answers nothing; one that has answered a server does not end. */
+static int greet(int fd)
+{
+    union message message;
+    struct error err = ERROR_INIT;
+    message_init(&message, MESSAGE_HELLO, 1);
+    int r = message_send(fd, &message);
+    struct pollfd answer = {.fd = fd, .events = POLLIN};
+    if (r == 0 && poll(&answer, 1, GREET_TIMEOUT_MS) <= 0)
+        r = -ETIMEDOUT;
+    if (r == 0)
+        r = message_receive(fd, false, &message, &err);
+    if (r == 1 && message.header.type == MESSAGE_RESULT && message.result.code == ERR_OK)
+        return 0;
+    return r < 0 && r != -EPIPE && r != -ECONNRESET ? r : -ECONNREFUSED;
+}
+
+/* A connection to a launcher that has answered, or -errno: -ENOENT and -ECONNREFUSED mean that
+ * there is none. */
+static int connect_launcher(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof(address.sun_path))
         return -ENAMETOOLONG;
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path));
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
         return -errno;
-    return TAKE_FD(fd);
+    int r = greet(fd);
+    return r < 0 ? r : TAKE_FD(fd);
+}
+
+static bool is_absent(int connect_result)
+{
+    return connect_result == -ENOENT || connect_result == -ECONNREFUSED;
+}
+
+/* A launcher locks its folder for as long as it lives: one that holds the lock and does not answer
+ * is just starting or just ending, and another could not start beside it. */
+static bool is_locked(const char *state_dir)
+{
+    AUTO_FREE char *path = mem_printf("%s/launcher", state_dir);
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
 /* Next to this program, else on PATH. NULL when in neither. */
@@ -115,7 +154,7 @@ static int wait_until_ready(pid_t pid, const char *socket_path, struct error *er
     if (pidfd < 0)
         return error_set_errno(err, errno, "cannot watch the launcher");
     for (int waited_ms = 0; waited_ms < START_TIMEOUT_MS; waited_ms += STEP_MS) {
-        int fd = connect_socket(socket_path);
+        int fd = connect_launcher(socket_path);
         if (fd >= 0)
             return fd;
         struct pollfd ended = {.fd = pidfd, .events = POLLIN};
@@ -159,10 +198,17 @@ static int start(const struct server_launcher_options *options, const char *sock
 int server_launcher_ensure(const struct server_launcher_options *options, struct error *err)
 {
     AUTO_FREE char *path = mem_printf("%s/%s", options->state_dir, SERVER_STATE_SOCKET);
-    int fd = connect_socket(path);
-    if (fd >= 0)
-        return fd;
-    if (fd != -ENOENT && fd != -ECONNREFUSED)
-        return error_set_errno(err, -fd, "cannot connect to the launcher at %s", path);
-    return start(options, path, err);
+    for (int waited_ms = 0; waited_ms < START_TIMEOUT_MS; waited_ms += STEP_MS) {
+        int fd = connect_launcher(path);
+        if (fd >= 0)
+            return fd;
+        if (!is_absent(fd))
+            return error_set_errno(err, -fd, "cannot talk to the launcher at %s", path);
+        if (!is_locked(options->state_dir))
+            return start(options, path, err);
+        poll(NULL, 0, STEP_MS);
+    }
+    return error_set(err, ERR_TIMEOUT,
+                     "a launcher holds %s/launcher, but does not answer at %s; end it",
+                     options->state_dir, path);
 }

@@ -22,14 +22,14 @@ struct job {
     struct sandbox sandbox;
     server_lifecycle_created_fn *created; /* while creating */
     void *ctx;
-    STAILQ_HEAD(, waiter) waiters;
+    STAILQ_HEAD(waiter_list, waiter) waiters;
 };
 
 struct server_lifecycle {
     struct server_lifecycle_config config;
     bool available;
     size_t creates;
-    LIST_HEAD(, job) jobs; /* few at a time: bounded by the runtime's operations */
+    LIST_HEAD(job_list, job) jobs; /* few at a time: bounded by the runtime's operations */
 };
 
 struct server_lifecycle *server_lifecycle_new(const struct server_lifecycle_config *config)
@@ -61,7 +61,7 @@ bool server_lifecycle_is_available(const struct server_lifecycle *lifecycle)
 
 static struct job *job_find(const struct server_lifecycle *lifecycle, const char *id)
 {
-    struct job *job;
+    struct job *job = NULL;
     LIST_FOREACH(job, &lifecycle->jobs, link)
     {
         if (strcmp(job->sandbox.id, id) == 0)

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "runtime/native/native.h"
 #include "server/api.h"
+#include "server/checkpoint.h"
 #include "server/reconcile.h"
 #include "server/state_dir.h"
 
@@ -19,6 +20,7 @@ struct run {
     struct server server;
     const struct server_run_options *options;
     uv_loop_t loop;
+    struct server_checkpoint *checkpoint;
     uv_signal_t signals[2];
     bool listening;
     bool failed;
@@ -126,7 +128,10 @@ static int open_store(struct run *run, struct error *err)
 {
     AUTO_FREE char *path =
         mem_printf("%s/%s", run->options->config->state_dir, SERVER_STATE_DATABASE);
-    return store_open(path, &run->server.store, err);
+    int r = store_open(path, &run->server.store, err);
+    if (r == 0)
+        run->checkpoint = server_checkpoint_new(&run->loop, run->server.store, path);
+    return r;
 }
 
 static int open_runtime(struct run *run, struct error *err)
@@ -185,6 +190,7 @@ static void close_parts(struct run *run)
     if (server->runtime != NULL)
         server->runtime->free(server->runtime);
     server->runtime = NULL;
+    run->checkpoint = server_checkpoint_free(run->checkpoint);
     server->expiry = server_expiry_free(server->expiry);
     server->client = http_client_free(server->client);
     for (size_t i = 0; i < ARRAY_LEN(run->signals); i++)

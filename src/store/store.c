@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +10,14 @@
 #include "store/schema.h"
 #include "store/statement.h"
 
+/* Pages in the log when a checkpoint is due (SQLite's own default), and when it cannot wait. */
+#define LOG_PAGES_DUE 1000
+#define LOG_PAGES_MAX 20000
+
 struct store {
     struct statement_cache cache;
+    store_due_fn *on_due; /* may be NULL */
+    void *due_ctx;
 };
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -24,10 +31,20 @@ static int configure(sqlite3 *db, struct error *err)
                                   "PRAGMA synchronous = NORMAL;"
                                   "PRAGMA foreign_keys = ON;"
                                   "PRAGMA trusted_schema = OFF;"
-                                  "PRAGMA secure_delete = ON;"; /* tokens do not stay behind */
+                                  "PRAGMA secure_delete = FAST;"; /* zeroes what costs no write */
     if (sqlite3_exec(db, pragmas, NULL, NULL, NULL) != SQLITE_OK)
         return statement_fail(db, "cannot configure the database", err);
     return schema_migrate(db, err);
+}
+
+static int on_commit(void *ctx, sqlite3 *db, const char *name, int log_pages)
+{
+    struct store *store = ctx;
+    if (log_pages >= LOG_PAGES_MAX)
+        return sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    if (log_pages >= LOG_PAGES_DUE && store->on_due != NULL)
+        store->on_due(store->due_ctx);
+    return SQLITE_OK;
 }
 
 int store_open(const char *path, struct store **ret, struct error *err)
@@ -45,8 +62,28 @@ int store_open(const char *path, struct store **ret, struct error *err)
     }
     struct store *store = mem_alloc(sizeof(*store));
     store->cache.db = db;
+    sqlite3_wal_hook(db, on_commit, store); /* instead of SQLite's own checkpoints */
     *ret = store;
     return 0;
+}
+
+void store_on_checkpoint_due(struct store *store, store_due_fn *on_due, void *ctx)
+{
+    store->on_due = on_due;
+    store->due_ctx = ctx;
+}
+
+int store_checkpoint(const char *path, struct error *err)
+{
+    sqlite3 *db = NULL;
+    int r = 0;
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
+            SQLITE_OK ||
+        sqlite3_exec(db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL) != SQLITE_OK ||
+        sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL) != SQLITE_OK)
+        r = statement_fail(db, "cannot move the log into the database", err);
+    sqlite3_close(db);
+    return r;
 }
 
 struct store *store_close(struct store *store)
@@ -99,8 +136,7 @@ static int read_state(sqlite3_stmt *row, int column, enum sandbox_state *ret, st
 static void copy_text(sqlite3_stmt *row, int column, char *to, size_t size)
 {
     const char *text = (const char *)sqlite3_column_text(row, column);
-    if (text != NULL && strlen(text) < size)
-        strcpy(to, text);
+    snprintf(to, size, "%s", text != NULL ? text : "");
 }
 
 static int read_labels(struct store *store, struct sandbox *sandbox, struct error *err)

@@ -22,6 +22,16 @@ struct store;
 int store_open(const char *path, struct store **ret, struct error *err);
 struct store *store_close(struct store *store); /* accepts NULL, returns NULL */
 
+/* Commits gather in a log file; moving them into the database waits for the disk, which must not
+ * happen on the loop's thread. `on_due` is called after a commit that left the log long: run
+ * store_checkpoint() soon, on another thread. Until then the log only grows, and from a far larger
+ * size on the store moves it by itself. */
+typedef void store_due_fn(void *ctx);
+void store_on_checkpoint_due(struct store *store, store_due_fn *on_due, void *ctx);
+
+/* Blocks. Any thread: it uses a connection of its own to the file at `path`. */
+int store_checkpoint(const char *path, struct error *err);
+
 int store_insert_sandbox(struct store *store, const struct sandbox *sandbox, struct error *err);
 
 /* ERR_NOT_FOUND when there is none. Release with sandbox_done(). */

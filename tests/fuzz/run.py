@@ -25,23 +25,25 @@ def targets():
     return sorted(p.stem.removeprefix("fuzz_") for p in HERE.glob("fuzz_*.c"))
 
 
-def plant(tree):
-    """Copy the sources and put each bug in; a text that is no longer there is an error."""
-    for name in ("src", "tests/fuzz", "CMakeLists.txt"):
-        source = ROOT / name
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+def plant(name, tree):
+    """Copy the sources and put the target's bug in; a text that is no longer there is an error."""
+    for part in ("src", "tests/fuzz", "CMakeLists.txt"):
+        source = ROOT / part
+        (tree / part).parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, tree / name)
+            shutil.copytree(source, tree / part)
         else:
-            shutil.copy2(source, tree / name)
+            shutil.copy2(source, tree / part)
     bugs = tomllib.loads((HERE / "planted.toml").read_text())
-    for name, bug in bugs.items():
-        path = tree / bug["file"]
-        text = path.read_text()
-        if text.count(bug["find"]) != 1:
-            raise SystemExit(f"planted.toml [{name}]: {bug['file']} does not hold the text just once")
-        path.write_text(text.replace(bug["find"], bug["replace"]))
-    return bugs
+    if name not in bugs:
+        raise SystemExit(f"planted.toml has no bug for {name}")
+    bug = bugs[name]
+    path = tree / bug["file"]
+    text = path.read_text()
+    if text.count(bug["find"]) != 1:
+        raise SystemExit(f"planted.toml [{name}]: {bug['file']} does not hold the text just once")
+    path.write_text(text.replace(bug["find"], bug["replace"]))
+    return bug["function"]
 
 
 def build(source, folder, names):
@@ -66,22 +68,22 @@ def in_pairs(function, names):
         yield from zip(names, pool.map(function, names))
 
 
-def check_planted(names, report):
-    with tempfile.TemporaryDirectory(prefix="osb-fuzz-") as folder:
-        tree, work = Path(folder) / "tree", Path(folder) / "work"
-        bugs = plant(tree)
-        build(tree, Path(folder) / "build", names)
+def find_planted(name):
+    """Why the target did not find its bug, or None."""
+    with tempfile.TemporaryDirectory(prefix="osb-fuzz-") as name_of_folder:
+        folder = Path(name_of_folder)
+        where = plant(name, folder / "tree")
+        build(folder / "tree", folder / "build", [name])
+        status, output = fuzz(folder / "build/tests" / f"fuzz-{name}", name, PLANTED_SECONDS,
+                              folder / "work", folder / "found")
+    if status != 0 and where in output:
+        return None
+    return f"status {status}, expected a finding in {where}()\n{output[-3000:]}"
 
-        def run(name):
-            return fuzz(Path(folder) / "build/tests" / f"fuzz-{name}", name, PLANTED_SECONDS, work,
-                        Path(folder) / "found")
-        for name, (status, output) in in_pairs(run, names):
-            if name not in bugs:
-                report(name, False, "no bug is planted for this target")
-                continue
-            where = bugs[name]["function"]
-            report(name, status != 0 and where in output,
-                   f"status {status}, expected a finding in {where}()\n{output[-3000:]}")
+
+def check_planted(names, report):
+    for name, problem in in_pairs(find_planted, names):
+        report(name, problem is None, problem)
 
 
 def check_real(names, seconds, build_dir, report):

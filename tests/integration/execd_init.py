@@ -116,7 +116,8 @@ class Init(unittest.TestCase):
         self.assertIn("end", texts(events, "stdout"))
         events = self.execd.run("(setsid sleep 0.2 >/dev/null 2>&1 & echo $!)")
         pid = texts(events, "stdout")[0]
-        self.assertTrue(os.path.exists(f"/proc/{pid}"))
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            self.assertEqual(int(file.read().rsplit(")", 1)[1].split()[1]), self.execd.process.pid)
         wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "orphan is reaped")
 
     def test_bad_starts(self):

@@ -23,13 +23,14 @@ def private_kib(pid):
     return total
 
 
-def usage(server):
-    pids = [server.process.pid, *server.launcher_pids()[:1]]
-    return {"fds": [descriptors(p) for p in pids], "kib": [private_kib(p) for p in pids]}
-
-
 def children(pid):
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def launcher_pid(server):
+    """The launcher itself, which is the parent of its waiting slots."""
+    pids = server.launcher_pids()
+    return next(pid for pid in pids if children(pid) and str(pid) not in children(pid))
 
 
 class Cycles(unittest.TestCase):
@@ -49,30 +50,40 @@ class Cycles(unittest.TestCase):
             self.assertEqual(ends[0]["type"], "execution_complete")
         box.delete()
 
+    def settle(self, server, launcher, slots=None):
+        """Removal goes on after the answer: wait for the files to be gone and the slots refilled."""
+        folder = server.state / "state/launcher/sandboxes"
+        server.disconnect()
+        wait_until(lambda: not list(folder.iterdir()), what="files removed")
+        if slots is not None:
+            wait_until(lambda: len(children(launcher)) == slots, what="slots as before")
+
     def test_thousand_cycles_leave_nothing(self):
         before = Machine.snapshot()
-        with Server() as server:
+        with Server(config="[launcher]\nslots = 4\n") as server:
             for number in range(WARM_UP):
                 self.cycle(server, number)
-            launcher = [p for p in server.launcher_pids() if children(p)][:1] or server.launcher_pids()[:1]
-            self.settle(server)
-            warm, slots = usage(server), len(children(launcher[0]))
+            launcher = launcher_pid(server)
+            pids = {"server": server.process.pid, "launcher": launcher}
+            self.settle(server, launcher, slots=4)
+            groups = cgroups()
+            fds = {name: descriptors(pid) for name, pid in pids.items()}
+            kib = {name: private_kib(pid) for name, pid in pids.items()}
             for number in range(CYCLES):
                 self.cycle(server, number)
-            self.settle(server)
-            after = usage(server)
-            wait_until(lambda: len(children(launcher[0])) == slots, what="slots as before")
-            self.assertEqual(after["fds"], warm["fds"])
-            for name, was, now in zip(("server", "launcher"), warm["kib"], after["kib"]):
-                self.assertLessEqual(now, was + 1024, f"{name} grew from {was} to {now} KiB")
-            self.assertEqual(list((server.state / "state/launcher/sandboxes").iterdir()), [])
+            self.settle(server, launcher, slots=4)
+            for name, pid in pids.items():
+                wait_until(lambda: descriptors(pid) == fds[name], what=f"{name}: fds as before")
+                grown = private_kib(pid) - kib[name]
+                self.assertLessEqual(grown, 1024, f"{name} grew by {grown} KiB from {kib[name]}")
+            wait_until(lambda: cgroups() == groups, what="cgroups as before")
         self.assertEqual(Machine.difference(before, Machine.snapshot()), [])
 
-    def settle(self, server):
-        """Removal goes on in the background after the answer: wait for its files to be gone."""
-        folder = server.state / "state/launcher/sandboxes"
-        wait_until(lambda: not list(folder.iterdir()), what="files removed")
-        server.disconnect()
+
+def cgroups():
+    """How many groups are below ours; their names change with every sandbox."""
+    return sum(path.is_dir() for top in Path("/sys/fs/cgroup").rglob("opensandbox-*")
+               for path in top.rglob("*"))
 
 
 if __name__ == "__main__":

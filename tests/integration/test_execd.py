@@ -277,6 +277,14 @@ class Commands(ExecdCase):
         sock.close()
         wait_until(lambda: os.path.exists(self.file("done")), "the command runs on to its end")
 
+    def test_client_that_stops_reading_and_then_goes_away(self):
+        sock = self.execd.open_stream(f"seq 1 1000000; echo done >{self.file('done')}")
+        sock.recv(1)
+        time.sleep(0.3)
+        self.assertFalse(os.path.exists(self.file("done")), "it is held up by us")
+        sock.close()
+        wait_until(lambda: os.path.exists(self.file("done")), "the command runs on to its end")
+
     def test_stopped_reader_stops_the_writer(self):
         sock = self.execd.open_stream("exec yes 0123456789012345678901234567890123456789", timeout=60000)
         sock.settimeout(WAIT)

@@ -125,9 +125,14 @@ class Server:
             if self.process and self.process.poll() is None:
                 self.delete_all()
         finally:
-            self.stop()
-            self.wait_launcher_gone()
-            shutil.rmtree(self.state, ignore_errors=True)
+            try:
+                self.stop()
+            finally:
+                self.wait_launcher_gone()
+                text = self.log_path.read_text(errors="replace")
+                shutil.rmtree(self.state, ignore_errors=True)
+            if "Sanitizer" in text:
+                raise AssertionError(f"the launcher or a sandbox said:\n{text[-8000:]}")
 
     def start(self):
         command = [str(BIN / "opensandbox-server"), "--listen", "127.0.0.1:0",
@@ -165,10 +170,13 @@ class Server:
         if self.process:
             if self.process.poll() is None:
                 self.process.send_signal(signal_number)
-            self.process.wait(START_SECONDS)
+            status = self.process.wait(START_SECONDS)
             self.process.stdout.close()
             self.log.close()
             self.process = None
+            text = self.log_path.read_text(errors="replace")
+            if "Sanitizer" in text or (signal_number == signal.SIGTERM and status != 0):
+                raise AssertionError(f"server ended with {status}:\n{text[-8000:]}")
 
     def restart(self, signal_number=signal.SIGTERM):
         self.stop(signal_number)
@@ -262,8 +270,11 @@ class Machine:
 
     @staticmethod
     def difference(before, after):
+        """What is left behind, or was taken from the host. (Another instance on this machine may
+        end meanwhile: its processes, cgroups and files going away is not our doing.)"""
         lines = []
         for what in before:
             lines += [f"{what} new: {x}" for x in after[what] if x not in before[what]]
+        for what in ("mounts", "interfaces"):
             lines += [f"{what} gone: {x}" for x in before[what] if x not in after[what]]
         return lines

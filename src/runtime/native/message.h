@@ -3,11 +3,12 @@
  *
  * The launcher is root and trusts nothing in here: message_decode() accepts a packet only when
  * magic, version, type and the exact length for that type are right, every string is terminated and
- * zero-padded, every enum is known, every number is in range and every reserved byte is zero. What it
- * hands out needs no further check of form. Env, entrypoint and tokens never pass through here.
+ * zero-padded, every enum is known, every number is in range and every reserved byte is zero. What
+ * it hands out needs no further check of form. Env, entrypoint and tokens never pass through here.
  *
- * Each request carries a sequence number of the sender's choice and gets exactly one answer with the
- * same number: MESSAGE_RESULT, or MESSAGE_SANDBOXES for a LIST. Events (EXIT) have sequence 0. */
+ * Each request carries a sequence number of the sender's choice and gets exactly one answer with
+ * the same number: MESSAGE_RESULT, or MESSAGE_SANDBOXES for a LIST. Events (EXIT) have sequence 0.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -24,8 +25,8 @@
 enum message_type {
     MESSAGE_HELLO = 1, /* server -> launcher, first; anything else before it is refused */
     MESSAGE_CREATE,
-    MESSAGE_KILL,      /* SIGKILL to the whole sandbox; its files and record stay; EXIT follows */
-    MESSAGE_REMOVE,    /* kill if alive, forget it, delete its files (in the background) */
+    MESSAGE_KILL,   /* SIGKILL to the whole sandbox; its files and record stay; EXIT follows */
+    MESSAGE_REMOVE, /* kill if alive, forget it, delete its files (in the background) */
     MESSAGE_LIST,
     MESSAGE_RESULT = 100, /* launcher -> server */
     MESSAGE_SANDBOXES,
@@ -104,7 +105,7 @@ struct message_sandbox {
 struct message_sandboxes {
     struct message_header header;
     uint32_t count;
-    uint32_t more; /* 1 when another page follows */
+    uint32_t more;                                       /* 1 when another page follows */
     struct message_sandbox items[MESSAGE_SANDBOXES_MAX]; /* sorted by id; unused ones are zero */
 };
 
@@ -135,6 +136,6 @@ int message_decode(const void *packet, size_t length, bool from_server, union me
 int message_send(int socket, const union message *message);
 
 /* One packet. 1 and *ret filled; 0 at end of stream; negative -errno (-EAGAIN: nothing there) or
- * -EPROTO with err filled for a packet that does not decode; ret->header is then the header as sent if
- * it has our magic and version (so that the answer can carry its sequence), else zero. */
+ * -EPROTO with err filled for a packet that does not decode; ret->header is then the header as sent
+ * if it has our magic and version (so that the answer can carry its sequence), else zero. */
 int message_receive(int socket, bool from_server, union message *ret, struct error *err);

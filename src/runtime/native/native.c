@@ -6,35 +6,26 @@
  * caller is told. Operations wait in one list until their callback has run, and are found by the
  * sequence number of the message they wait for.
  *
- * The socket is a SOCK_SEQPACKET connection on a uv_poll. When the launcher does not read, messages
- * wait at their operations and go out in order once it does; the number of operations is bounded,
- * so that queue is too. When the connection breaks, every operation that waits for the launcher
- * fails, and a timer tries again each second; a sandbox itself does not notice. */
+ * When the launcher goes away, every operation that waits for it fails; one that waits for execd
+ * goes on, since the sandbox itself does not notice. */
 #include "runtime/native/native.h"
 
-#include <errno.h>
 #include <jansson.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "base/mem.h"
-#include "runtime/native/message.h"
+#include "runtime/native/channel.h"
 #include "runtime/native/places.h"
 
 #define EXECD_PORT         44772
 #define OPS_MAX            1024
 #define LIST_MAX           65536
-#define RETRY_MS           1000
-#define HELLO_TIMEOUT_MS   5000
 #define START_TIMEOUT_MS   30000
 #define START_ANSWER_BYTES (64 * 1024)
 
-enum op_kind { OP_HELLO, OP_CREATE, OP_REMOVE, OP_LIST };
+enum op_kind { OP_CREATE, OP_REMOVE, OP_LIST };
 
 enum op_state {
     OP_NEW,
@@ -50,7 +41,6 @@ struct op {
     enum op_kind kind;
     enum op_state state;
     uint32_t sequence;
-    union message *unsent; /* NULL once the kernel has it */
     char id[ID_UUID_LEN + 1];
     struct error err; /* what the callback will be told; ERR_OK for success */
     runtime_done_fn *done;
@@ -62,33 +52,18 @@ struct op {
     size_t item_count;
 };
 
-/* Lives until libuv has closed its poll handle, which may be after the next connection was made. */
-struct link {
-    uv_poll_t poll;
-    struct native *native;
-    int fd;
-};
-
 struct native {
     struct runtime runtime;
-    uv_loop_t *loop;
+    struct native_channel *channel;
     struct http_client *client;
     char *socket_path;
     struct runtime_events events;
     void *ctx;
-    struct link *connection; /* NULL while the launcher is away */
-    bool available;          /* and HELLO was answered */
-    bool stopping;
-    uint32_t last_sequence;
     size_t op_count;
-    TAILQ_HEAD(op_list, op) ops; /* in the order of their messages */
+    TAILQ_HEAD(op_list, op) ops;
     struct places places;
-    uv_timer_t retry;
-    uv_async_t deferred;
-    int open_handles;
+    uv_async_t deferred; /* tells failures that were found inside the call that began something */
 };
-
-static void connection_lost(struct native *native, const char *why);
 
 /* --- operations ------------------------------------------------------------------------------- */
 
@@ -124,7 +99,6 @@ static void op_free(struct op *op)
     if (op->start_body != NULL)
         explicit_bzero(op->start_body, strlen(op->start_body));
     free(op->start_body);
-    free(op->unsent);
     free(op->items);
     free(op);
 }
@@ -138,7 +112,7 @@ static void op_finish(struct op *op)
     op->native->op_count--;
     if (op->kind == OP_LIST)
         op->list_done(err, op->items, err == NULL ? op->item_count : 0, op->ctx);
-    else if (op->done != NULL)
+    else
         op->done(err, op->ctx);
     op_free(op);
 }
@@ -152,7 +126,7 @@ static void op_fail_later(struct op *op)
 static void on_deferred(uv_async_t *handle)
 {
     struct native *native = handle->data;
-    struct op *op;
+    struct op *op = NULL;
     struct op *next;
     for (op = TAILQ_FIRST(&native->ops); op != NULL; op = next) {
         next = TAILQ_NEXT(op, link);
@@ -165,7 +139,7 @@ static void on_deferred(uv_async_t *handle)
 
 static struct op *op_find(struct native *native, uint32_t sequence)
 {
-    struct op *op;
+    struct op *op = NULL;
     TAILQ_FOREACH(op, &native->ops, link)
     {
         if (op->sequence == sequence && (op->state == OP_ASKED || op->state == OP_UNDOING))
@@ -176,75 +150,25 @@ static struct op *op_find(struct native *native, uint32_t sequence)
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-static void on_poll(uv_poll_t *handle, int status, int events);
-
-static bool has_unsent(struct native *native)
-{
-    struct op *op;
-    TAILQ_FOREACH(op, &native->ops, link)
-    {
-        if (op->unsent != NULL)
-            return true;
-    }
-    return false;
-}
-
-static void watch(struct native *native, bool for_writing)
-{
-    uv_poll_start(&native->connection->poll, UV_READABLE | (for_writing ? UV_WRITABLE : 0),
-                  on_poll);
-}
-
-/* Send op's message with a new sequence number, or keep it until the launcher reads. */
 static void ask(struct op *op, enum op_state state, union message *message)
 {
-    struct native *native = op->native;
-    if (++native->last_sequence == 0) /* 0 is for events */
-        native->last_sequence = 1;
-    op->sequence = native->last_sequence;
-    message->header.sequence = op->sequence;
     op_set_state(op, state);
-    int r = has_unsent(native) ? -EAGAIN : message_send(native->connection->fd, message);
-    if (r == -EAGAIN) {
-        op->unsent = mem_alloc(sizeof(*message));
-        *op->unsent = *message;
-        /* Unsent messages go out in the order of the list. */
-        TAILQ_REMOVE(&native->ops, op, link);
-        TAILQ_INSERT_TAIL(&native->ops, op, link);
-        watch(native, true);
-    } else if (r < 0) {
-        if (op->err.code == ERR_OK)
-            error_set(&op->err, ERR_UNAVAILABLE, "cannot send to the launcher: %s", strerror(-r));
-        op_fail_later(op);
-    }
-}
-
-static void flush_unsent(struct native *native)
-{
-    struct op *op;
-    TAILQ_FOREACH(op, &native->ops, link)
-    {
-        if (op->unsent == NULL)
-            continue;
-        int r = message_send(native->connection->fd, op->unsent);
-        if (r == -EAGAIN)
-            return;
-        if (r < 0) {
-            connection_lost(native, strerror(-r));
-            return;
-        }
-        free(TAKE_PTR(op->unsent));
-    }
-    watch(native, false);
+    int r = native_channel_send(op->native->channel, message, &op->sequence);
+    if (r == 0)
+        return;
+    if (op->err.code == ERR_OK)
+        error_set(&op->err, ERR_UNAVAILABLE, "cannot send to the launcher: %s", strerror(-r));
+    op_fail_later(op);
 }
 
 /* False, and the operation is on its way to fail, when it cannot be begun now. */
 static bool may_begin(struct op *op)
 {
     struct native *native = op->native;
-    if (native->available && native->op_count <= OPS_MAX)
+    bool ready = native_channel_is_ready(native->channel);
+    if (ready && native->op_count <= OPS_MAX)
         return true;
-    if (native->available)
+    if (ready)
         error_set(&op->err, ERR_LIMIT, "%d operations are under way already; try again later",
                   OPS_MAX);
     else
@@ -295,7 +219,7 @@ static void create_undo(struct op *op)
 {
     struct native *native = op->native;
     forget_place(native, op->id);
-    if (native->connection == NULL) {
+    if (!native_channel_is_ready(native->channel)) {
         /* The launcher is gone; the reconcile after its return removes what is left. */
         op_finish(op);
         return;
@@ -470,10 +394,6 @@ static void on_result(struct native *native, const struct message_result *result
         if (result->code == ERR_OK || result->code == ERR_NOT_FOUND)
             forget_place(native, op->id);
         break;
-    case OP_HELLO:
-        if (result->code == ERR_OK)
-            native->available = true;
-        break;
     case OP_LIST:
         if (result->code == ERR_OK)
             error_set(&op->err, ERR_INTERNAL, "the launcher answered LIST without a list");
@@ -488,7 +408,7 @@ static void on_exit_event(struct native *native, const struct message_sandbox *i
 {
     if (places_find(&native->places, item->id) == NULL)
         return;
-    struct op *op;
+    struct op *op = NULL;
     TAILQ_FOREACH(op, &native->ops, link)
     {
         if (strcmp(op->id, item->id) != 0 || op->kind == OP_LIST)
@@ -504,9 +424,10 @@ static void on_exit_event(struct native *native, const struct message_sandbox *i
     native->events.on_exit(&sandbox, native->ctx);
 }
 
-static void on_message(struct native *native, const union message *message)
+static void on_message(const union message *message, void *ctx)
 {
-    struct op *op;
+    struct native *native = ctx;
+    struct op *op = NULL;
     switch ((enum message_type)message->header.type) {
     case MESSAGE_RESULT:
         on_result(native, &message->result);
@@ -528,162 +449,28 @@ static void on_message(struct native *native, const union message *message)
     }
 }
 
-static void on_poll(uv_poll_t *handle, int status, int events)
-{
-    struct link *connection = handle->data;
-    struct native *native = connection->native;
-    if (status < 0) {
-        connection_lost(native, uv_strerror(status));
-        return;
-    }
-    if ((events & UV_WRITABLE) != 0)
-        flush_unsent(native);
-    union message message;
-    struct error err = ERROR_INIT;
-    while (native->connection == connection) {
-        int r = message_receive(connection->fd, false, &message, &err);
-        if (r == -EAGAIN)
-            return;
-        if (r <= 0) {
-            connection_lost(native, r == 0         ? "it closed the connection"
-                                    : r == -EPROTO ? err.message
-                                                   : strerror(-r));
-            return;
-        }
-        on_message(native, &message);
-    }
-}
+/* --- the launcher goes and returns
+ * ---------------------------------------------------------------- */
 
-/* --- connection ------------------------------------------------------------------------------- */
-
-static int connect_launcher(const char *path, struct error *err)
+static void on_lost(const char *why, void *ctx)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(address.sun_path))
-        return error_set(err, ERR_INVALID, "socket path %s is longer than %zu bytes", path,
-                         sizeof(address.sun_path) - 1);
-    strcpy(address.sun_path, path);
-    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot make a socket");
-    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-        return error_set_errno(err, errno, "cannot connect to the launcher at %s", path);
-    return TAKE_FD(fd);
-}
-
-static void adopt_connection(struct native *native, int fd)
-{
-    struct link *connection = mem_alloc(sizeof(*connection));
-    connection->native = native;
-    connection->fd = fd;
-    connection->poll.data = connection;
-    uv_poll_init(native->loop, &connection->poll, fd);
-    native->connection = connection;
-    watch(native, false);
-}
-
-static void on_link_closed(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
-static void drop_connection(struct native *native)
-{
-    struct link *connection = TAKE_PTR(native->connection);
-    if (connection == NULL)
-        return;
-    uv_close((uv_handle_t *)&connection->poll, on_link_closed);
-    connection->fd = fd_close(connection->fd);
-}
-
-/* Those that wait for the launcher will hear nothing more. Operations that wait for execd go on:
- * the sandbox is alive. */
-static void fail_waiting_ops(struct native *native, const char *why)
-{
-    struct op *op;
+    struct native *native = ctx;
+    struct op *op = NULL;
     TAILQ_FOREACH(op, &native->ops, link)
     {
         if (op->state != OP_ASKED && op->state != OP_UNDOING)
             continue;
         if (op->err.code == ERR_OK)
             error_set(&op->err, ERR_UNAVAILABLE, "the launcher went away: %s", why);
-        op->sequence = 0;
-        free(TAKE_PTR(op->unsent));
         op_fail_later(op);
     }
+    native->events.on_state(false, native->ctx);
 }
 
-static void on_retry(uv_timer_t *timer);
-
-static void connection_lost(struct native *native, const char *why)
-{
-    bool was_available = native->available;
-    native->available = false;
-    drop_connection(native);
-    fail_waiting_ops(native, why);
-    uv_timer_start(&native->retry, on_retry, RETRY_MS, 0);
-    if (was_available)
-        native->events.on_state(false, native->ctx);
-}
-
-static void on_hello_done(const struct error *err, void *ctx)
+static void on_ready(void *ctx)
 {
     struct native *native = ctx;
-    if (native->stopping)
-        return;
-    if (err == NULL)
-        native->events.on_state(true, native->ctx);
-    else if (native->connection != NULL)
-        connection_lost(native, err->message);
-}
-
-static void on_retry(uv_timer_t *timer)
-{
-    struct native *native = timer->data;
-    int fd = connect_launcher(native->socket_path, NULL);
-    if (fd < 0) {
-        uv_timer_start(&native->retry, on_retry, RETRY_MS, 0);
-        return;
-    }
-    adopt_connection(native, fd);
-    struct op *op = op_new(native, OP_HELLO, NULL, native);
-    op->done = on_hello_done;
-    union message message;
-    message_init(&message, MESSAGE_HELLO, 0);
-    ask(op, OP_ASKED, &message);
-}
-
-/* The first HELLO is answered before anything else runs, so that a wrong socket fails the start. */
-static int hello_and_wait(int fd, struct error *err)
-{
-    union message message;
-    message_init(&message, MESSAGE_HELLO, 1);
-    int r = message_send(fd, &message);
-    if (r < 0)
-        return error_set_errno(err, -r, "cannot send to the launcher");
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-    do
-        r = poll(&wait, 1, HELLO_TIMEOUT_MS);
-    while (r < 0 && errno == EINTR);
-    if (r == 0)
-        return error_set(err, ERR_TIMEOUT, "the launcher did not answer within %d ms",
-                         HELLO_TIMEOUT_MS);
-    struct error why = ERROR_INIT;
-    r = message_receive(fd, false, &message, &why);
-    if (r == -EPROTO)
-        return error_set(err, ERR_INTERNAL, "the launcher answers nonsense: %s", why.message);
-    if (r < 0)
-        return error_set_errno(err, -r, "cannot read from the launcher");
-    if (r == 0)
-        return error_set(err, ERR_DENIED,
-                         "the launcher closed the connection; does it serve the "
-                         "user of this server?");
-    if (message.header.type != MESSAGE_RESULT)
-        return error_set(err, ERR_INTERNAL, "the launcher did not answer HELLO");
-    if (message.result.code != ERR_OK)
-        return error_set(err, (enum error_code)message.result.code, "the launcher refused: %s",
-                         message.result.message);
-    return 0;
+    native->events.on_state(true, native->ctx);
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -705,11 +492,9 @@ static int native_address(struct runtime *self, const char *id, int port, struct
     return 0;
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void on_deferred_closed(uv_handle_t *handle)
 {
     struct native *native = handle->data;
-    if (--native->open_handles > 0)
-        return;
     places_done(&native->places);
     free(native->socket_path);
     free(native);
@@ -718,26 +503,31 @@ static void on_handle_closed(uv_handle_t *handle)
 static void native_free(struct runtime *self)
 {
     struct native *native = CONTAINER_OF(self, struct native, runtime);
-    native->stopping = true;
-    native->available = false;
-    drop_connection(native);
-    struct op *op;
+    struct op *op = NULL;
     while ((op = TAILQ_FIRST(&native->ops)) != NULL) {
         http_call_cancel(TAKE_PTR(op->call));
         if (op->err.code == ERR_OK)
             error_set(&op->err, ERR_UNAVAILABLE, "the server is stopping");
         op_finish(op);
     }
-    uv_close((uv_handle_t *)&native->retry, on_handle_closed);
-    uv_close((uv_handle_t *)&native->deferred, on_handle_closed);
+    native_channel_free(native->channel);
+    uv_close((uv_handle_t *)&native->deferred, on_deferred_closed);
 }
 
 struct runtime *native_runtime_new(const struct native_config *config, struct error *err)
 {
-    AUTO_CLOSE int fd = connect_launcher(config->launcher_socket, err);
-    if (fd < 0 || hello_and_wait(fd, err) < 0)
-        return NULL;
+    static const struct native_channel_events events = {
+        .on_message = on_message,
+        .on_lost = on_lost,
+        .on_ready = on_ready,
+    };
     struct native *native = mem_alloc(sizeof(*native));
+    native->channel =
+        native_channel_new(config->loop, config->launcher_socket, &events, native, err);
+    if (native->channel == NULL) {
+        free(native);
+        return NULL;
+    }
     native->runtime = (struct runtime){
         .create = native_create,
         .remove = native_remove,
@@ -745,19 +535,12 @@ struct runtime *native_runtime_new(const struct native_config *config, struct er
         .address = native_address,
         .free = native_free,
     };
-    native->loop = config->loop;
     native->client = config->client;
     native->socket_path = mem_dup(config->launcher_socket);
     native->events = config->events;
     native->ctx = config->ctx;
-    native->last_sequence = 1;
-    native->available = true;
     TAILQ_INIT(&native->ops);
-    uv_timer_init(native->loop, &native->retry);
-    uv_async_init(native->loop, &native->deferred, on_deferred);
-    native->retry.data = native;
+    uv_async_init(config->loop, &native->deferred, on_deferred);
     native->deferred.data = native;
-    native->open_handles = 2;
-    adopt_connection(native, TAKE_FD(fd));
     return &native->runtime;
 }

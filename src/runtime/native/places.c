@@ -32,8 +32,9 @@ static struct place **find_link(const struct places *places, const char *id)
 
 static void grow(struct places *places)
 {
-    struct places bigger = {.bucket_count = MAX(places->bucket_count * 2, (size_t)64)};
-    bigger.buckets = mem_alloc_array(bigger.bucket_count, sizeof(*bigger.buckets));
+    struct places bigger = {.count = places->count};
+    bigger.bucket_count = places->bucket_count > 0 ? places->bucket_count * 2 : 64;
+    bigger.buckets = mem_alloc_array(bigger.bucket_count, sizeof(struct place *));
     for (size_t i = 0; i < places->bucket_count; i++) {
         struct place *next;
         for (struct place *place = places->buckets[i]; place != NULL; place = next) {
@@ -43,7 +44,6 @@ static void grow(struct places *places)
             *bucket = place;
         }
     }
-    bigger.count = places->count;
     free(places->buckets);
     *places = bigger;
 }

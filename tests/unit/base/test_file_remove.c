@@ -193,9 +193,8 @@ static void remove_mode_000(void)
             AUTO_CLOSE int next = openat(fd, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
             assert_true(next >= 0);
             assert_int_equal(fchmod(fd, modes[i]), 0);
-            int swapped = fd;
-            fd = next;
-            next = swapped;
+            fd_close(fd);
+            fd = TAKE_FD(next);
         }
         assert_int_equal(fchmodat(root_fd, inner, modes[i], 0), 0);
         assert_int_equal(fchmodat(root_fd, name, modes[i], 0), 0);

@@ -88,9 +88,9 @@ static void test_accepted(void **state)
     (void)state;
     static const char *const rows[] = {
         /* every optional member as null, as Kotlin sends it */
-        "\"timeout\":null,\"env\":null,\"metadata\":null,\"platform\":null,\"networkPolicy\":null,"
-        "\"credentialProxy\":null,\"secureAccess\":null,\"volumes\":null,\"extensions\":null,"
-        "\"snapshotId\":null,\"image\":{\"uri\":\"host\",\"auth\":null}",
+        ("\"timeout\":null,\"env\":null,\"metadata\":null,\"platform\":null,\"networkPolicy\":null,"
+         "\"credentialProxy\":null,\"secureAccess\":null,\"volumes\":null,\"extensions\":null,"
+         "\"snapshotId\":null,\"image\":{\"uri\":\"host\",\"auth\":null}"),
         "\"env\":{},\"metadata\":{},\"extensions\":{}",
         "\"timeout\":60",
         "\"timeout\":315360000",

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -327,6 +328,56 @@ static void test_expiry(void **state)
     string_list_done(&ids);
 }
 
+/* --- the log ---------------------------------------------------------------------------------- */
+
+static void count_due(void *ctx)
+{
+    ++*(int *)ctx;
+}
+
+static off_t log_size(struct fixture *fixture)
+{
+    AUTO_FREE char *wal = mem_printf("%s-wal", fixture->path);
+    struct stat st;
+    assert_int_equal(stat(wal, &st), 0);
+    return st.st_size;
+}
+
+/* SQLite does not write what does not change. */
+static void update_again(struct store *store, struct sandbox *sandbox)
+{
+    sandbox->last_transition_at_ms++;
+    assert_int_equal(store_update_state(store, sandbox, NULL), 0);
+}
+
+/* Without a checkpoint the log would grow with every commit; with one it is used again. */
+static void test_checkpoint(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store = fixture->store;
+    int due = 0;
+    store_on_checkpoint_due(store, count_due, &due);
+    struct sandbox sandbox = sandbox_number(1);
+    assert_int_equal(store_insert_sandbox(store, &sandbox, NULL), 0);
+    assert_int_equal(due, 0);
+    for (int i = 0; i < 5000 && due == 0; i++)
+        update_again(store, &sandbox);
+    assert_int_equal(due, 1);
+    off_t grown = log_size(fixture);
+    assert_true(grown > 1000 * 4096);
+    for (int round = 0; round < 3; round++) {
+        struct error err = ERROR_INIT;
+        if (store_checkpoint(fixture->path, &err) < 0)
+            fail_msg("%s", err.message);
+        for (int i = 0; i < 500; i++)
+            update_again(store, &sandbox);
+    }
+    assert_int_equal(log_size(fixture), grown);
+    assert_int_equal(due, 1);
+    sandbox_done(&sandbox);
+    assert_true(store_checkpoint("/nonexistent/db", NULL) < 0);
+}
+
 /* --- the file --------------------------------------------------------------------------------- */
 
 static void run_sql(const char *path, const char *sql)
@@ -392,6 +443,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_list_by_state, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_list_by_labels, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_expiry, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_checkpoint, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_newer_schema_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_a_database, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damaged_rows_are_errors, set_up, tear_down),

@@ -1,0 +1,119 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+#include <unistd.h>
+
+#include "launcher/options.h"
+
+#define ARGS_MAX 24
+
+/* Arguments end with NULL. */
+static int parse(struct options *options, struct error *err, ...)
+{
+    char *argv[ARGS_MAX] = {(char *)"launcher"};
+    int argc = 1;
+    va_list list;
+    va_start(list, err);
+    for (char *arg; (arg = va_arg(list, char *)) != NULL;)
+        argv[argc++] = arg;
+    va_end(list);
+    return options_parse(argc, argv, options, err);
+}
+
+#define NEEDED "--listen", "/run/l.sock", "--state", "/var/lib/x", "--execd", "/bin/execd"
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    struct options options;
+    struct error err = ERROR_INIT;
+    assert_int_equal(parse(&options, &err, NEEDED, NULL), 0);
+    assert_string_equal(options.listen_path, "/run/l.sock");
+    assert_string_equal(options.state_dir, "/var/lib/x");
+    assert_string_equal(options.execd, "/bin/execd");
+    assert_int_equal(options.slots, 4);
+    assert_int_equal(options.server_uid, geteuid());
+    assert_int_equal(options.fd, -1);
+    assert_null(options.cgroup_parent);
+    assert_false(options.help);
+}
+
+static void test_everything(void **state)
+{
+    (void)state;
+    struct options options;
+    struct error err = ERROR_INIT;
+    assert_int_equal(parse(&options, &err, "--fd", "5", "--state", "/s", "--execd", "e",
+                           "--server-uid", "64001", "--slots", "0", "--cgroup-parent",
+                           "system.slice/x", "--log-format", "json", "--log-level", "warn", NULL),
+                     0);
+    assert_int_equal(options.fd, 5);
+    assert_int_equal(options.server_uid, 64001);
+    assert_int_equal(options.slots, 0);
+    assert_string_equal(options.cgroup_parent, "system.slice/x");
+    assert_int_equal(options.log_format, LOG_JSON);
+    assert_int_equal(options.log_level, LOG_WARN);
+}
+
+static void refuse(const char *name, const char *value, const char *expected)
+{
+    struct options options;
+    struct error err = ERROR_INIT;
+    assert_true(parse(&options, &err, NEEDED, name, value, NULL) < 0);
+    assert_int_equal(err.code, ERR_INVALID);
+    if (strstr(err.message, expected) == NULL)
+        fail_msg("'%s' does not contain '%s'", err.message, expected);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    refuse("--slots", "65", "65");
+    refuse("--slots", "-1", "-1");
+    refuse("--slots", "4x", "4x");
+    refuse("--fd", "3", "either --listen");
+    refuse("--server-uid", "4294967295", "4294967295");
+    refuse("--server-uid", "nobody", "nobody");
+    refuse("--state", "relative", "absolute");
+    refuse("--cgroup-parent", "../x", "../x");
+    refuse("--cgroup-parent", "/x", "/x");
+    refuse("--cgroup-parent", "a/../b", "a/../b");
+    refuse("--cgroup-parent", "", "relative group path");
+    refuse("--log-level", "loud", "loud");
+    refuse("--log-format", "xml", "xml");
+    refuse("--what", "ever", "--what");
+    refuse("--slots", NULL, "needs a value");
+    refuse("stray", NULL, "stray");
+    refuse("--state", "/a-state-directory-whose-name-is-so-long-that-no-socket-path-in-it-can-fit",
+           "longer than");
+}
+
+static void test_missing(void **state)
+{
+    (void)state;
+    struct options options;
+    struct error err = ERROR_INIT;
+    assert_true(parse(&options, &err, NULL) < 0);
+    assert_true(parse(&options, &err, "--listen", "/l", "--state", "/s", NULL) < 0);
+    assert_true(parse(&options, &err, "--state", "/s", "--execd", "/e", NULL) < 0);
+    assert_int_equal(parse(&options, &err, "--help", NULL), 0);
+    assert_true(options.help);
+    assert_int_equal(parse(&options, &err, "--version", NULL), 0);
+    assert_true(options.version);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_missing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "server/config.h"
+
+static int parse(struct server_config *config, const char *text, struct error *err)
+{
+    server_config_init(config);
+    return server_config_parse(config, "c.toml", text, strlen(text), err);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    struct server_config config;
+    assert_int_equal(parse(&config, "", NULL), 0);
+    assert_string_equal(config.host, "127.0.0.1");
+    assert_int_equal(config.port, 8080);
+    assert_null(config.api_key);
+    assert_null(config.eip);
+    assert_string_equal(config.user, "opensandbox");
+    assert_string_equal(config.state_dir, "/var/lib/opensandbox");
+    assert_int_equal(config.max_sandbox_timeout_seconds, 0);
+    assert_int_equal(config.log_level, LOG_INFO);
+    server_config_done(&config);
+}
+
+static void test_everything(void **state)
+{
+    (void)state;
+    struct server_config config;
+    struct error err = ERROR_INIT;
+    static const char text[] = "[server]\n"
+                               "host = \"::1\"\n"
+                               "port = 0\n"
+                               "api_key = \"k!\"\n"
+                               "eip = \"box.example.com:8443/osb\"\n"
+                               "user = \"nobody\"\n"
+                               "state_dir = \"/srv/osb\"\n"
+                               "max_sandbox_timeout_seconds = 86400\n"
+                               "[log]\n"
+                               "level = \"DEBUG\"\n"
+                               "format = \"json\"\n"
+                               "[runtime]\n"
+                               "type = \"native\"\n"
+                               "[launcher]\n"
+                               "slots = 16\n";
+    if (parse(&config, text, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_string_equal(config.host, "::1");
+    assert_int_equal(config.port, 0);
+    assert_string_equal(config.api_key, "k!");
+    assert_string_equal(config.eip, "box.example.com:8443/osb");
+    assert_string_equal(config.user, "nobody");
+    assert_string_equal(config.state_dir, "/srv/osb");
+    assert_int_equal(config.max_sandbox_timeout_seconds, 86400);
+    assert_int_equal(config.log_level, LOG_DEBUG);
+    assert_int_equal(config.log_format, LOG_JSON);
+    assert_int_equal(config.launcher_slots, 16);
+    server_config_done(&config);
+}
+
+/* Every refusal names the line and the key. */
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *place;
+        const char *what;
+    } rows[] = {
+        {"[server]\nport = 65536\n", "c.toml:2:", "port"},
+        {"[server]\nport = \"80\"\n", "c.toml:2:", "port"},
+        {"[server]\nport = -1\n", "c.toml:2:", "port"},
+        {"\n\n[server]\nhost = \"localhost\"\n", "c.toml:4:", "server.host"},
+        {"[server]\nhost = 5\n", "c.toml:2:", "host"},
+        {"[server]\napi_key = \"\"\n", "c.toml:2:", "server.api_key"},
+        {"[server]\napi_key = \"a b\"\n", "c.toml:2:", "server.api_key"},
+        {"[server]\napi_key = \"a\\nb\"\n", "c.toml:2:", "server.api_key"},
+        {"[server]\neip = \"http://x\"\n", "c.toml:2:", "server.eip"},
+        {"[server]\neip = \"x/\"\n", "c.toml:2:", "server.eip"},
+        {"[server]\nuser = \"root\"\n", "c.toml:2:", "server.user"},
+        {"[server]\nuser = \"\"\n", "c.toml:2:", "server.user"},
+        {"[server]\nstate_dir = \"relative\"\n", "c.toml:2:", "server.state_dir"},
+        {"[server]\nmax_sandbox_timeout_seconds = 59\n",
+         "c.toml:2:", "max_sandbox_timeout_seconds"},
+        {"[log]\nlevel = \"loud\"\n", "c.toml:2:", "log.level"},
+        {"[log]\nformat = \"xml\"\n", "c.toml:2:", "log.format"},
+        {"[runtime]\ntype = \"docker\"\n", "c.toml:2:", "runtime.type"},
+        {"[launcher]\nslots = 65\n", "c.toml:2:", "slots"},
+        {"[server]\nprot = 80\n", "c.toml:2:", "prot"},
+        {"[server]\n[sever]\nport = 80\n", "c.toml:", "sever"},
+        {"port = 80\n", "c.toml:1:", "port"},
+        {"server = 5\n", "c.toml:1:", "server"},
+        {"[server\n", "c.toml:1:", ""},
+        {"[server]\nport = 1\nport = 2\n", "c.toml:3:", "port"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct server_config config;
+        struct error err = ERROR_INIT;
+        if (parse(&config, rows[i].text, &err) == 0)
+            fail_msg("accepted: %s", rows[i].text);
+        if (strstr(err.message, rows[i].place) == NULL || strstr(err.message, rows[i].what) == NULL)
+            fail_msg("%s-> %s", rows[i].text, err.message);
+        server_config_done(&config);
+    }
+}
+
+static void test_key_is_not_in_messages(void **state)
+{
+    (void)state;
+    struct server_config config;
+    struct error err = ERROR_INIT;
+    assert_true(parse(&config, "[server]\napi_key = \"hunter2 x\"\n", &err) < 0);
+    assert_null(strstr(err.message, "hunter2"));
+    server_config_done(&config);
+}
+
+static void test_long_state_dir(void **state)
+{
+    (void)state;
+    struct server_config config;
+    server_config_init(&config);
+    assert_true(server_config_set_state_dir(&config,
+                                            "/0123456789/0123456789/0123456789/0123456789/"
+                                            "0123456789/0123456789",
+                                            NULL) < 0);
+    assert_string_equal(config.state_dir, "/var/lib/opensandbox");
+    server_config_done(&config);
+}
+
+static void test_listen(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *host; /* NULL: refused */
+        int port;
+    } rows[] = {
+        {"127.0.0.1:8080", "127.0.0.1", 8080},
+        {"0.0.0.0:0", "0.0.0.0", 0},
+        {"[::1]:80", "::1", 80},
+        {"::1:80", "::1", 80},
+        {"8080", NULL, 0},
+        {":8080", NULL, 0},
+        {"localhost:8080", NULL, 0},
+        {"127.0.0.1", NULL, 0},
+        {"127.0.0.1:", NULL, 0},
+        {"127.0.0.1:65536", NULL, 0},
+        {"127.0.0.1:8080 ", NULL, 0},
+        {"127.0.0.1:+1", NULL, 0},
+        {"", NULL, 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct server_config config;
+        server_config_init(&config);
+        int r = server_config_set_listen(&config, rows[i].text, NULL);
+        if ((r == 0) != (rows[i].host != NULL))
+            fail_msg("\"%s\": %d", rows[i].text, r);
+        if (r == 0) {
+            assert_string_equal(config.host, rows[i].host);
+            assert_int_equal(config.port, rows[i].port);
+        }
+        server_config_done(&config);
+    }
+}
+
+static void test_missing_file(void **state)
+{
+    (void)state;
+    struct server_config config;
+    struct error err = ERROR_INIT;
+    server_config_init(&config);
+    assert_true(server_config_load(&config, "/nonexistent/c.toml", &err) < 0);
+    assert_non_null(strstr(err.message, "/nonexistent/c.toml"));
+    server_config_done(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_key_is_not_in_messages),
+        cmocka_unit_test(test_long_state_dir), cmocka_unit_test(test_listen),
+        cmocka_unit_test(test_missing_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
