@@ -97,8 +97,8 @@ int cgroup_mounts_parse(const char *mountinfo, struct cgroup_mounts *ret)
 void cgroup_mounts_done(struct cgroup_mounts *mounts)
 {
     for (int i = 0; i < CGROUP_CONTROLLERS; i++)
-        mem_free_ptr(&mounts->v1[i]);
-    mem_free_ptr(&mounts->v2);
+        free(TAKE_PTR(mounts->v1[i]));
+    free(TAKE_PTR(mounts->v2));
 }
 
 /* Enable what we limit with for the children of this v2 group. One by one, since one controller
@@ -236,7 +236,7 @@ void cgroup_close(struct cgroups *groups)
     for (unsigned i = 0; i < groups->count; i++) {
         rmdir(groups->items[i].path); /* refused while a sandbox lives in it */
         groups->items[i].fd = fd_close(groups->items[i].fd);
-        mem_free_ptr(&groups->items[i].path);
+        free(TAKE_PTR(groups->items[i].path));
     }
     groups->count = 0;
 }

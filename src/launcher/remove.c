@@ -32,7 +32,7 @@ struct remove_item {
 
 static void free_item(struct remove_item *item)
 {
-    mem_free_ptr(&item->name);
+    free(item->name);
     free(item);
 }
 

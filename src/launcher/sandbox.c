@@ -116,7 +116,7 @@ void sandbox_free_all(struct launcher *launcher)
 {
     while (launcher->sandboxes.count > 0)
         forget(launcher->sandboxes.items[launcher->sandboxes.count - 1]);
-    mem_free_ptr(&launcher->sandboxes.items);
+    free(TAKE_PTR(launcher->sandboxes.items));
     launcher->sandboxes = (struct sandboxes){0};
 }
 
@@ -331,6 +331,24 @@ static int take_files(struct sandbox *sandbox, const struct slot *slot, struct e
     return record_write(dir, &sandbox->record, err);
 }
 
+/* The slot ends, and takes with it what was made for the sandbox so far. */
+static void give_up_slot(struct sandbox *sandbox)
+{
+    struct launcher *launcher = sandbox->launcher;
+    char name[ID_UUID_LEN + 8];
+    snprintf(name, sizeof(name), "%s.sock", sandbox->record.id);
+    unlinkat(launcher->state.run_fd, name, 0);
+    slot_discard(TAKE_PTR(sandbox->slot),
+                 remove_detach(launcher, sandbox->record.id, sandbox->record.range));
+}
+
+static void queue_again(struct sandbox *sandbox)
+{
+    give_up_slot(sandbox);
+    sandbox->state = SANDBOX_QUEUED;
+    enqueue(sandbox);
+}
+
 /* The record is there before the order goes out: from then on the process may become a sandbox even
  * if this launcher dies, and the next one must find it. */
 void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
@@ -347,11 +365,10 @@ void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
     sandbox->slot = slot;
 
     struct error err = ERROR_INIT;
-    if (take_files(sandbox, slot, &err) < 0 || slot_send_order(slot, sandbox) < 0) {
-        if (err.code == ERR_OK)
-            error_set(&err, ERR_INTERNAL, "the prepared process is gone");
+    if (take_files(sandbox, slot, &err) < 0)
         sandbox_failed(sandbox, &err);
-    }
+    else if (slot_send_order(slot, sandbox) < 0)
+        queue_again(sandbox); /* dead before it heard of this; each such slot is gone afterwards */
 }
 
 /* The exit source is watched by now. */
@@ -381,16 +398,23 @@ void sandbox_failed(struct sandbox *sandbox, const struct error *err)
 {
     struct launcher *launcher = sandbox->launcher;
     log_warn("sandbox %s could not be made: %s", sandbox->record.id, err->message);
+    if (sandbox->slot != NULL)
+        give_up_slot(sandbox);
     peer_answer(launcher, sandbox->create_reply, err, NULL);
     peer_answer(launcher, sandbox->remove_reply, NULL, NULL);
-    if (sandbox->slot != NULL) {
-        char name[ID_UUID_LEN + 8];
-        snprintf(name, sizeof(name), "%s.sock", sandbox->record.id);
-        unlinkat(launcher->state.run_fd, name, 0);
-        slot_discard(sandbox->slot,
-                     remove_detach(launcher, sandbox->record.id, sandbox->record.range));
-    }
     forget(sandbox);
+}
+
+/* Somebody killed the slot, perhaps long ago and we have only now seen it: that is no reason not to
+ * take another. Twice is. */
+void sandbox_bereft(struct sandbox *sandbox, const struct error *err)
+{
+    if (sandbox->retried || sandbox->removing) {
+        sandbox_failed(sandbox, err);
+        return;
+    }
+    sandbox->retried = true;
+    queue_again(sandbox);
 }
 
 int sandbox_adopt(struct launcher *launcher, const struct record *record, int pidfd,

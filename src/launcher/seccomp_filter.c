@@ -267,7 +267,7 @@ int seccomp_filter_build(struct seccomp_filter *filter, struct error *err)
 
 void seccomp_filter_done(struct seccomp_filter *filter)
 {
-    mem_free_ptr(&filter->program.filter);
+    free(TAKE_PTR(filter->program.filter));
     filter->program.len = 0;
 }
 

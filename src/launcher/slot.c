@@ -18,10 +18,10 @@
 #include "launcher/process.h"
 #include "launcher/slot_process.h"
 
-#define FAILURES_MAX    5
-#define REST_MS         1000
-#define QUIET_MS        5 /* after a CREATE before the pool is refilled, unless it is nearly empty */
-#define BURST_PREPARING 2 /* at once, when sandboxes wait for them */
+#define FAILURES_MAX 5
+#define REST_MS      1000
+#define QUIET_MS     5 /* after a CREATE before the pool is refilled, unless it is nearly empty */
+#define PARALLEL_MAX 8 /* prepared at once, when they are needed; else one after another */
 
 static void set_state(struct slot *slot, enum slot_state state)
 {
@@ -42,7 +42,7 @@ static void free_slot(struct slot *slot)
     loop_unwatch(&launcher->loop, &slot->exit_source);
     fd_close(slot->control_fd);
     fd_close(slot->pidfd);
-    mem_free_ptr(&slot->directory);
+    free(slot->directory);
     free(slot);
 }
 
@@ -55,7 +55,7 @@ void slot_release(struct slot *slot)
 void slot_discard(struct slot *slot, char *directory)
 {
     if (directory != NULL) {
-        mem_free_ptr(&slot->directory);
+        free(slot->directory);
         slot->directory = directory;
     }
     slot->sandbox = NULL;
@@ -164,8 +164,10 @@ static void slot_exited(struct loop_source *source)
     struct error err = ERROR_INIT;
     read_reports(slot);
     slot_error(slot, &err);
-    if (slot->sandbox != NULL)
-        sandbox_failed(slot->sandbox, &err); /* makes it DYING */
+    if (slot->sandbox != NULL && slot->failure.code == ERR_OK)
+        sandbox_bereft(slot->sandbox, &err); /* makes it DYING, as the next one does */
+    else if (slot->sandbox != NULL)
+        sandbox_failed(slot->sandbox, &err);
     else if (slot->state == SLOT_STATE_PREPARING)
         note_failure(launcher, &err);
     else if (slot->state == SLOT_STATE_READY)
@@ -314,23 +316,23 @@ static void serve_queue(struct launcher *launcher)
     }
 }
 
+/* So many are gone that the next ones must not wait for a pause that may not come. */
+static bool is_low(const struct launcher *launcher)
+{
+    return launcher->slots.count[SLOT_STATE_READY] <= launcher->options.slots / 2;
+}
+
 static bool wants_slot(const struct launcher *launcher)
 {
     const struct slots *slots = &launcher->slots;
     unsigned preparing = slots->count[SLOT_STATE_PREPARING];
     size_t queued = launcher->sandboxes.queued;
-    if (slots->resting)
+    if (slots->resting ||
+        slots->count[SLOT_STATE_READY] + preparing >= launcher->options.slots + queued)
         return false;
-    if (queued > 0)
-        return preparing < MIN(queued, (size_t)BURST_PREPARING);
-    return preparing == 0 && slots->count[SLOT_STATE_STARTING] == 0 &&
-           slots->count[SLOT_STATE_READY] < launcher->options.slots;
-}
-
-/* So many are gone that the next ones must not wait for a pause that may not come. */
-static bool is_low(const struct launcher *launcher)
-{
-    return launcher->slots.count[SLOT_STATE_READY] <= launcher->options.slots / 2;
+    if (queued == 0 && slots->count[SLOT_STATE_STARTING] > 0)
+        return false; /* not while somebody waits for another one */
+    return preparing < (queued > 0 || is_low(launcher) ? slots->parallel : 1);
 }
 
 static void make_slots(struct launcher *launcher)
@@ -364,7 +366,10 @@ static void refill_fired(struct loop_timer *timer)
 
 void slot_init_all(struct launcher *launcher)
 {
-    launcher->slots = (struct slots){0};
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    launcher->slots = (struct slots){
+        .parallel = (unsigned)MIN(MAX(processors, 1L), (long)PARALLEL_MAX),
+    };
     loop_timer_add(&launcher->loop, &launcher->slots.refill_timer, refill_fired);
 }
 

@@ -45,6 +45,7 @@ struct slot {
 struct slots {
     struct slot *list;
     unsigned count[SLOT_STATE_DYING + 1];
+    unsigned parallel; /* how many may be prepared at once */
     unsigned failures; /* one after another */
     struct error last_failure;
     struct loop_timer refill_timer;

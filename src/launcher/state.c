@@ -159,7 +159,7 @@ void state_close(struct state *state)
     state->loose_fd = fd_close(state->loose_fd);
     state->sandboxes_fd = fd_close(state->sandboxes_fd);
     state->launcher_fd = fd_close(state->launcher_fd);
-    mem_free_ptr(&state->run_path);
-    mem_free_ptr(&state->launcher_path);
-    mem_free_ptr(&state->path);
+    free(TAKE_PTR(state->run_path));
+    free(TAKE_PTR(state->launcher_path));
+    free(TAKE_PTR(state->path));
 }

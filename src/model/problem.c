@@ -7,18 +7,26 @@
 
 #include "base/str.h"
 
-/* Cutting well-formed UTF-8 leaves at most three bytes of a broken character at the end. */
-static void trim_broken_end(char *text)
+/* JSON carries only UTF-8. Cutting a well-formed text leaves at most three bytes of a character at
+ * its end, which go; in one that was never well-formed every byte beyond ASCII becomes '?'. */
+static void make_utf8(char *text)
 {
     size_t length = strlen(text);
-    for (int i = 0; i < 3 && length > 0 && !str_is_utf8(text, length); i++)
-        text[--length] = '\0';
+    for (size_t cut = 0; cut <= MIN(length, (size_t)3); cut++) {
+        if (str_is_utf8(text, length - cut)) {
+            text[length - cut] = '\0';
+            return;
+        }
+    }
+    for (char *p = text; *p != '\0'; p++)
+        if ((unsigned char)*p >= 0x80)
+            *p = '?';
 }
 
 static void copy_cut(char *to, size_t size, const char *from)
 {
     snprintf(to, size, "%s", from != NULL ? from : "");
-    trim_broken_end(to);
+    make_utf8(to);
 }
 
 int problem_set(struct problem *problem, const char *code, const char *type, const char *field,
@@ -35,7 +43,7 @@ int problem_set(struct problem *problem, const char *code, const char *type, con
     va_start(args, format);
     vsnprintf(problem->message, sizeof(problem->message), format, args);
     va_end(args);
-    trim_broken_end(problem->message);
+    make_utf8(problem->message);
     return -EINVAL;
 }
 

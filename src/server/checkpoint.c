@@ -9,7 +9,7 @@
 struct server_checkpoint {
     uv_loop_t *loop;
     struct store *store;
-    char *path;
+    struct store_checkpointer *checkpointer; /* the worker's, while running */
     uv_work_t work;
     bool running;
     bool unwanted; /* free when the work is done */
@@ -18,7 +18,7 @@ struct server_checkpoint {
 
 static void destroy(struct server_checkpoint *checkpoint)
 {
-    free(checkpoint->path);
+    store_checkpointer_close(checkpoint->checkpointer);
     free(checkpoint);
 }
 
@@ -26,7 +26,7 @@ static void destroy(struct server_checkpoint *checkpoint)
 static void run(uv_work_t *work)
 {
     struct server_checkpoint *checkpoint = work->data;
-    store_checkpoint(checkpoint->path, &checkpoint->err);
+    store_checkpointer_run(checkpoint->checkpointer, &checkpoint->err);
 }
 
 static void on_done(uv_work_t *work, int status)
@@ -51,12 +51,15 @@ static void on_due(void *ctx)
 }
 
 struct server_checkpoint *server_checkpoint_new(uv_loop_t *loop, struct store *store,
-                                                const char *path)
+                                                const char *path, struct error *err)
 {
+    struct store_checkpointer *checkpointer;
+    if (store_checkpointer_open(path, &checkpointer, err) < 0)
+        return NULL;
     struct server_checkpoint *checkpoint = mem_alloc(sizeof(*checkpoint));
     checkpoint->loop = loop;
     checkpoint->store = store;
-    checkpoint->path = mem_dup(path);
+    checkpoint->checkpointer = checkpointer;
     checkpoint->work.data = checkpoint;
     store_on_checkpoint_due(store, on_due, checkpoint);
     return checkpoint;

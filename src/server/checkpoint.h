@@ -9,7 +9,7 @@
 struct server_checkpoint;
 
 struct server_checkpoint *server_checkpoint_new(uv_loop_t *loop, struct store *store,
-                                                const char *path);
+                                                const char *path, struct error *err);
 /* Before the store is closed, and with the loop run to its end in between: a checkpoint under way
  * is finished. Accepts NULL, returns NULL. */
 struct server_checkpoint *server_checkpoint_free(struct server_checkpoint *checkpoint);

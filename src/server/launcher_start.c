@@ -102,6 +102,8 @@ static char *find_program(const char *name)
 static void build_command(const struct server_launcher_options *options, const char *launcher,
                           const char *execd, struct string_list *argv)
 {
+    static const char *const levels[] = {
+        [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
     string_list_add(argv, launcher);
     string_list_add(argv, "--listen");
     string_list_take(argv, mem_printf("%s/%s", options->state_dir, SERVER_STATE_SOCKET));
@@ -113,6 +115,10 @@ static void build_command(const struct server_launcher_options *options, const c
     string_list_take(argv, mem_printf("%u", (unsigned)options->server_uid));
     string_list_add(argv, "--slots");
     string_list_take(argv, mem_printf("%d", options->slots));
+    string_list_add(argv, "--log-level");
+    string_list_add(argv, levels[options->log_level]);
+    string_list_add(argv, "--log-format");
+    string_list_add(argv, options->log_format == LOG_JSON ? "json" : "text");
 }
 
 char *server_launcher_command(const struct server_launcher_options *options)

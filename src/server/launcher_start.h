@@ -4,11 +4,14 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/log.h"
 
 struct server_launcher_options {
     const char *state_dir;
     uid_t server_uid; /* who may talk to it besides root */
     int slots;
+    enum log_level log_level; /* it logs to our stderr: in our form */
+    enum log_format log_format;
 };
 
 /* As root. Returns a connection to the launcher that answers at state_dir's socket, after starting

@@ -34,15 +34,26 @@ static bool is_strict(const char *text)
     return true;
 }
 
+static bool is_utf8(const struct url_query *pairs)
+{
+    for (size_t i = 0; i < pairs->count; i++)
+        if (!str_is_utf8(pairs->items[i].name, strlen(pairs->items[i].name)) ||
+            !str_is_utf8(pairs->items[i].value, strlen(pairs->items[i].value)))
+            return false;
+    return true;
+}
+
 static int parse_metadata(const char *text, struct labels *labels, struct problem *problem)
 {
-    struct url_query pairs;
+    struct url_query pairs = {0};
     char quoted[PROBLEM_QUOTE_MAX];
-    if (!is_strict(text) || url_query_parse(text, &pairs) < 0)
+    if (!is_strict(text) || url_query_parse(text, &pairs) < 0 || !is_utf8(&pairs)) {
+        url_query_done(&pairs);
         return problem_set(problem, METADATA_FORMAT, "value_error", "metadata", NULL,
                            "`metadata` must look like key=value&key2=value2, percent-encoded once "
                            "more as a whole; bad query field in \"%s\"",
                            problem_quote(text, quoted));
+    }
     for (size_t i = 0; i < pairs.count; i++)
         labels_set(labels, pairs.items[i].name, pairs.items[i].value);
     url_query_done(&pairs);

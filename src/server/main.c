@@ -164,6 +164,8 @@ static int start(const struct server_config *config, struct error *err)
         .state_dir = config->state_dir,
         .server_uid = identity.uid,
         .slots = config->launcher_slots,
+        .log_level = config->log_level,
+        .log_format = config->log_format,
     };
     int probe = server_launcher_ensure(&launcher, err);
     if (probe < 0)

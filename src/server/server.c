@@ -129,9 +129,10 @@ static int open_store(struct run *run, struct error *err)
     AUTO_FREE char *path =
         mem_printf("%s/%s", run->options->config->state_dir, SERVER_STATE_DATABASE);
     int r = store_open(path, &run->server.store, err);
-    if (r == 0)
-        run->checkpoint = server_checkpoint_new(&run->loop, run->server.store, path);
-    return r;
+    if (r < 0)
+        return r;
+    run->checkpoint = server_checkpoint_new(&run->loop, run->server.store, path, err);
+    return run->checkpoint != NULL ? 0 : -1;
 }
 
 static int open_runtime(struct run *run, struct error *err)

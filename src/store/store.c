@@ -73,17 +73,43 @@ void store_on_checkpoint_due(struct store *store, store_due_fn *on_due, void *ct
     store->due_ctx = ctx;
 }
 
-int store_checkpoint(const char *path, struct error *err)
+struct store_checkpointer {
+    sqlite3 *db;
+};
+
+int store_checkpointer_open(const char *path, struct store_checkpointer **ret, struct error *err)
 {
-    sqlite3 *db = NULL;
+    struct store_checkpointer *checkpointer = mem_alloc(sizeof(*checkpointer));
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
     int r = 0;
-    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
-            SQLITE_OK ||
-        sqlite3_exec(db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL) != SQLITE_OK ||
-        sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL) != SQLITE_OK)
-        r = statement_fail(db, "cannot move the log into the database", err);
-    sqlite3_close(db);
-    return r;
+    if (sqlite3_open_v2(path, &checkpointer->db, flags, NULL) != SQLITE_OK ||
+        sqlite3_exec(checkpointer->db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL) !=
+            SQLITE_OK)
+        r = statement_fail(checkpointer->db, "cannot open the database for checkpoints", err);
+    if (r == 0)
+        r = store_checkpointer_run(checkpointer, err); /* opens the log's files, too */
+    if (r < 0) {
+        store_checkpointer_close(checkpointer);
+        return r;
+    }
+    *ret = checkpointer;
+    return 0;
+}
+
+int store_checkpointer_run(struct store_checkpointer *checkpointer, struct error *err)
+{
+    sqlite3 *db = checkpointer->db;
+    if (sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL) != SQLITE_OK)
+        return statement_fail(db, "cannot move the log into the database", err);
+    return 0;
+}
+
+struct store_checkpointer *store_checkpointer_close(struct store_checkpointer *checkpointer)
+{
+    if (checkpointer != NULL)
+        sqlite3_close(checkpointer->db);
+    free(checkpointer);
+    return NULL;
 }
 
 struct store *store_close(struct store *store)
@@ -310,8 +336,10 @@ int store_delete_sandbox(struct store *store, const char *id, struct error *err)
 
 /* --- many ------------------------------------------------------------------------------------- */
 
-/* The filter as the two JSON parameters of FILTER; *ret_states is NULL for "any state". */
-static void filter_to_text(const struct store_filter *filter, char **ret_states, char **ret_labels)
+/* The filter as the two JSON parameters of FILTER; *ret_states is NULL for "any state". A label
+ * that is not UTF-8 cannot be asked for, and must not be left out of the question. */
+static int filter_to_text(const struct store_filter *filter, char **ret_states, char **ret_labels,
+                          struct error *err)
 {
     *ret_states = NULL;
     if (filter->by_state) {
@@ -323,11 +351,13 @@ static void filter_to_text(const struct store_filter *filter, char **ret_states,
         json_decref(states);
     }
     json_t *labels = json_array();
-    for (size_t i = 0; i < filter->labels.count; i++)
-        json_array_append_new(labels, json_pack("[s, s]", filter->labels.items[i].key,
-                                                filter->labels.items[i].value));
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < filter->labels.count; i++)
+        r = json_array_append_new(labels, json_pack("[s, s]", filter->labels.items[i].key,
+                                                    filter->labels.items[i].value));
     *ret_labels = json_dumps(labels, JSON_COMPACT);
     json_decref(labels);
+    return r < 0 ? error_set(err, ERR_INVALID, "a label to look for is not UTF-8") : 0;
 }
 
 static int count_sandboxes(struct store *store, const char *states, const char *labels,
@@ -371,9 +401,10 @@ int store_list_sandboxes(struct store *store, const struct store_filter *filter,
 {
     AUTO_FREE char *states = NULL;
     AUTO_FREE char *labels = NULL;
-    filter_to_text(filter, &states, &labels);
     struct store_page page = {0};
-    int r = count_sandboxes(store, states, labels, &page.total, err);
+    int r = filter_to_text(filter, &states, &labels, err);
+    if (r == 0)
+        r = count_sandboxes(store, states, labels, &page.total, err);
     if (r == 0)
         r = read_page(store, filter, states, labels, &page, err);
     if (r < 0) {

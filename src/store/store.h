@@ -23,14 +23,18 @@ int store_open(const char *path, struct store **ret, struct error *err);
 struct store *store_close(struct store *store); /* accepts NULL, returns NULL */
 
 /* Commits gather in a log file; moving them into the database waits for the disk, which must not
- * happen on the loop's thread. `on_due` is called after a commit that left the log long: run
- * store_checkpoint() soon, on another thread. Until then the log only grows, and from a far larger
- * size on the store moves it by itself. */
+ * happen on the loop's thread. `on_due` is called after a commit that left the log long: run the
+ * checkpointer soon, on another thread. Until then the log only grows, and from a far larger size
+ * on the store moves it by itself. */
 typedef void store_due_fn(void *ctx);
 void store_on_checkpoint_due(struct store *store, store_due_fn *on_due, void *ctx);
 
-/* Blocks. Any thread: it uses a connection of its own to the file at `path`. */
-int store_checkpoint(const char *path, struct error *err);
+/* A second connection to the file, for checkpoints only. It stays open: SQLite cannot close a file
+ * that another connection of the process has locked, so one per checkpoint would pile up. */
+struct store_checkpointer;
+int store_checkpointer_open(const char *path, struct store_checkpointer **ret, struct error *err);
+int store_checkpointer_run(struct store_checkpointer *checkpointer, struct error *err); /* blocks */
+struct store_checkpointer *store_checkpointer_close(struct store_checkpointer *checkpointer);
 
 int store_insert_sandbox(struct store *store, const struct sandbox *sandbox, struct error *err);
 
@@ -53,7 +57,7 @@ int store_delete_sandbox(struct store *store, const char *id, struct error *err)
 struct store_filter {
     bool by_state;        /* states counts: */
     unsigned states;      /* bits 1 << enum sandbox_state; 0 matches nothing */
-    struct labels labels; /* all of them must be there with these values */
+    struct labels labels; /* all of them must be there with these values; UTF-8 */
     int64_t page;         /* 1 ... */
     int64_t page_size;
 };

@@ -231,7 +231,7 @@ class Access(Shared):
         box = self.server.create()
         for bad in ("..", "../x", "%2e%2e", "%2e%2e%2f" + box.id, box.id.upper(), box.id + "%00",
                     "%00", box.id[:-1], box.id + "0", "{" + box.id + "}", box.id.replace("-", ""),
-                    "x" * 5000, "%C3%A9", "*", "%25", "'%20OR%201=1", " ".replace(" ", "%20"),
+                    "x" * 5000, "%C3%A9", "%FF", "*", "%25", "'%20OR%201=1", " ".replace(" ", "%20"),
                     str(uuid.uuid1()), "0" * 36, box.id + "%0A", "%20" + box.id):
             for path in ("/sandboxes/{}", "/v1/sandboxes/{}", "/sandboxes/{}/endpoints/44772",
                          "/sandboxes/{}/proxy/44772/ping"):
@@ -420,6 +420,8 @@ class Life(Shared):
         for query, code in (("page=0", "SANDBOX::INVALID_PARAMETER"),
                             ("pageSize=201", "SANDBOX::INVALID_PARAMETER"),
                             ("page=x", "SANDBOX::INVALID_PARAMETER"),
+                            ("page=%FF", "SANDBOX::INVALID_PARAMETER"),
+                            ("metadata=parity%3D%FF", "INVALID_METADATA_FORMAT"),
                             ("metadata=novalue", "INVALID_METADATA_FORMAT")):
             self.expect_error(self.request("GET", f"/sandboxes?{query}"), 400, code)
 

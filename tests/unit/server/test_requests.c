@@ -171,6 +171,10 @@ static void test_list_refusals(void **state)
         {"metadata=a%3Db%26%26c%3Dd", "INVALID_METADATA_FORMAT", "bad query field"},
         {"metadata=a%3Db%26c", "INVALID_METADATA_FORMAT", "bad query field"},
         {"metadata=a%3D%25zz", "INVALID_METADATA_FORMAT", "bad query field"},
+        {"metadata=a%3D%FF", "INVALID_METADATA_FORMAT", "bad query field"},
+        {"metadata=%25FF%3Da", "INVALID_METADATA_FORMAT", "bad query field"},
+        {"metadata=%FF", "INVALID_METADATA_FORMAT", "bad query field"},
+        {"page=%FF%FF%FF%FF", PROBLEM_INVALID, "????"},
         {"page=%zz", PROBLEM_INVALID, "escape"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -181,6 +185,9 @@ static void test_list_refusals(void **state)
         if (strcmp(problem.code, rows[i].code) != 0 || strcmp(problem.in, "query") != 0 ||
             strstr(problem.message, rows[i].in_message) == NULL)
             fail_msg("%s: %s %s", rows[i].query, problem.code, problem.message);
+        json_t *json = problem_to_json(&problem);
+        assert_non_null(json);
+        json_decref(json);
     }
 }
 

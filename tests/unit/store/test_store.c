@@ -290,6 +290,19 @@ static void test_list_by_labels(void **state)
     expect_page(store, &filter, "/0");
 }
 
+static void test_list_by_label_that_is_not_utf8(void **state)
+{
+    struct fixture *fixture = *state;
+    insert_seven(fixture->store);
+    struct store_filter filter = {.page = 1, .page_size = 20};
+    labels_set(&filter.labels, "parity", "\xff");
+    struct store_page page = {0};
+    struct error err = ERROR_INIT;
+    assert_true(store_list_sandboxes(fixture->store, &filter, &page, &err) < 0);
+    assert_int_equal(err.code, ERR_INVALID);
+    labels_done(&filter.labels);
+}
+
 static void expect_ids(const struct string_list *ids, const char *expected)
 {
     char text[128] = "";
@@ -365,9 +378,12 @@ static void test_checkpoint(void **state)
     assert_int_equal(due, 1);
     off_t grown = log_size(fixture);
     assert_true(grown > 1000 * 4096);
+    struct store_checkpointer *checkpointer;
+    struct error err = ERROR_INIT;
+    if (store_checkpointer_open(fixture->path, &checkpointer, &err) < 0)
+        fail_msg("%s", err.message);
     for (int round = 0; round < 3; round++) {
-        struct error err = ERROR_INIT;
-        if (store_checkpoint(fixture->path, &err) < 0)
+        if (store_checkpointer_run(checkpointer, &err) < 0)
             fail_msg("%s", err.message);
         for (int i = 0; i < 500; i++)
             update_again(store, &sandbox);
@@ -375,7 +391,8 @@ static void test_checkpoint(void **state)
     assert_int_equal(log_size(fixture), grown);
     assert_int_equal(due, 1);
     sandbox_done(&sandbox);
-    assert_true(store_checkpoint("/nonexistent/db", NULL) < 0);
+    store_checkpointer_close(checkpointer);
+    assert_true(store_checkpointer_open("/nonexistent/db", &checkpointer, &err) < 0);
 }
 
 /* --- the file --------------------------------------------------------------------------------- */
@@ -442,6 +459,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_list_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_list_by_state, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_list_by_labels, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_list_by_label_that_is_not_utf8, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_expiry, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_checkpoint, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_newer_schema_is_refused, set_up, tear_down),

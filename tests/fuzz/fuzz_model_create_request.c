@@ -1,0 +1,71 @@
+/* The body of a create request. What is accepted must be usable as it is: every bound kept, a
+ * program to run, no NUL and no '=' where env names end. What is refused must come with an answer
+ * that can be sent. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "model/create_request.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(bool good)
+{
+    if (!good)
+        abort();
+}
+
+static void check_limits(const struct limits *limits)
+{
+    check(limits->memory_bytes == 0 ||
+          (limits->memory_bytes >= LIMITS_MEMORY_MIN && limits->memory_bytes <= LIMITS_MEMORY_MAX));
+    check(limits->cpu_millis <= LIMITS_CPU_MILLIS_MAX);
+    check(limits->pids <= LIMITS_PIDS_MAX);
+}
+
+__attribute__((noinline)) static void check_accepted(const struct create_request *request)
+{
+    check(strcmp(request->image, "host") == 0);
+    check(request->entrypoint.count >= 1 &&
+          request->entrypoint.count <= CREATE_REQUEST_ENTRYPOINT_MAX);
+    check(request->command.count >= 1 && request->command.items[0][0] != '\0');
+    check(request->command.items[request->command.count] == NULL);
+    check(request->env.count <= CREATE_REQUEST_ENV_MAX);
+    for (size_t i = 0; i < request->env.count; i++) {
+        check(strchr(request->env.items[i], '=') > request->env.items[i]);
+        check(strlen(request->env.items[i]) <= CREATE_REQUEST_STRING_MAX);
+    }
+    for (size_t i = 0; i < request->metadata.count; i++) {
+        const struct label *label = &request->metadata.items[i];
+        check(labels_key_is_valid(label->key, strlen(label->key)));
+        check(labels_value_is_valid(label->value, strlen(label->value)));
+        check(strchr(label->key, '\n') == NULL && strchr(label->value, '\n') == NULL);
+    }
+    check(request->timeout_s == 0 || (request->timeout_s >= CREATE_REQUEST_TIMEOUT_MIN_S &&
+                                      request->timeout_s <= CREATE_REQUEST_TIMEOUT_MAX_S));
+    check_limits(&request->limits);
+}
+
+static void check_refused(const struct create_request *request, const struct problem *problem)
+{
+    check(request->image == NULL && request->env.count == 0 && request->command.count == 0);
+    check(problem->code != NULL && problem->message[0] != '\0');
+    check(str_is_utf8(problem->message, strlen(problem->message)));
+    json_t *json = problem_to_json(problem);
+    check(json != NULL);
+    json_decref(json);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const struct create_request_rules rules = {0};
+    struct create_request request;
+    struct problem problem = {0};
+    if (create_request_parse((const char *)data, size, &rules, &request, &problem) == 0)
+        check_accepted(&request);
+    else
+        check_refused(&request, &problem);
+    create_request_done(&request);
+    return 0;
+}

@@ -1,0 +1,93 @@
+"""Every command in README.md and docs/ is run; a block that no test here knows is a failure."""
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "conformance"))
+import published  # noqa: E402
+from harness import ROOT, Server  # noqa: E402
+
+BUILD = os.environ.get("OSB_BUILD_DIR", str(ROOT / "build"))
+
+
+def blocks(path):
+    """(language, text) of each fenced block."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+class Docs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.server.__enter__()
+        cls.readme = blocks(ROOT / "README.md")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__(None, None, None)
+
+    def shell(self, text, **options):
+        done = subprocess.run(["bash", "-eu", "-o", "pipefail", "-c", text], cwd=ROOT, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, **options)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def block(self, language, beginning):
+        found = [text for lang, text in self.readme if lang == language and
+                 text.startswith(beginning)]
+        self.assertEqual(len(found), 1, f"README block {beginning!r}")
+        return found[0].replace("/var/lib/opensandbox", str(self.server.state / "state")).replace(
+            "127.0.0.1:8080", f"127.0.0.1:{self.server.port}")
+
+    def exports(self):
+        return "\n".join(line for line in self.block("sh", "export").splitlines()
+                         if line.startswith("export"))
+
+    def test_readme_make_targets_exist(self):
+        for target in re.findall(r"^make (\w+)", self.block("sh", "make run"), re.MULTILINE):
+            self.shell(f"make --dry-run {target} >/dev/null")
+
+    def test_readme_python_tour(self):
+        python = published.python_with_sdk()  # where `pip install opensandbox` has been done
+        self.assertIn("pip install opensandbox", self.block("sh", "export"))
+        code = self.block("python", "from opensandbox")
+        lines = self.shell(f"{self.exports()}\n{python} - <<'CODE'\n{code}CODE").splitlines()
+        self.assertTrue(lines[0].startswith("Linux "), lines)
+        self.assertEqual(lines[1], "42")
+
+    def test_readme_curl_tour(self):
+        output = self.shell(self.exports() + "\n" + self.block("sh", "K="))
+        self.assertIn('"text":"hello"', output)
+        self.assertIn("uid=0(root)", output)
+        self.assertEqual(self.server.request("GET", "/v1/sandboxes").json()["items"], [])
+
+    def test_configuration_example_is_accepted(self):
+        (text,) = [t for lang, t in blocks(ROOT / "docs/configuration.md") if lang == "toml"]
+        text = text.replace("port = 8080", "port = 0")
+        text = text.replace('state_dir = "/var/lib/opensandbox"\n', "")
+        with Server(config=text) as server:
+            server.key = "..."
+            self.assertEqual(server.request("GET", "/v1/sandboxes").status, 200)
+
+    def test_testing_commands(self):
+        (text,) = [t for lang, t in blocks(ROOT / "docs/testing.md") if lang == "sh"]
+        output = self.shell(text.replace("--build build", f"--build {BUILD}"))
+        self.assertIn("0 failed", output)
+        self.assertRegex(output, r"\nok 1 - \w+\.test_")
+
+    def test_every_block_is_known(self):
+        known = {"README.md": {"sh": 3, "python": 1, "": 1}, "configuration.md": {"toml": 1},
+                 "testing.md": {"sh": 1}, "architecture.md": {}, "api.md": {}}
+        for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+            counts = {}
+            for language, _ in blocks(path):
+                counts[language] = counts.get(language, 0) + 1
+            self.assertEqual(counts, known.get(path.name), path.name)
+
+
+if __name__ == "__main__":
+    unittest.main()
