@@ -84,12 +84,24 @@ def check_banned(files):
     return problems
 
 
-def header_digest():
-    digest = hashlib.sha256()
-    for path in [*sources(), ROOT / ".clang-tidy", ROOT / "CMakeLists.txt"]:
-        if path.suffix != ".c":
-            digest.update(path.read_bytes())
-    return digest.digest()
+def included(path, seen):
+    """The project's headers that a file reaches, itself included."""
+    if path in seen or not path.exists():
+        return seen
+    seen.add(path)
+    for target in re.findall(r'^\s*#\s*include\s+"([^"]+)"', path.read_text(), re.MULTILINE):
+        included(ROOT / "src" / target, seen)
+        included(path.parent / target, seen)
+    return seen
+
+
+def digest_of(name, path):
+    """Changes whenever what a checker would see of this file changes."""
+    digest = hashlib.sha256(name.encode())
+    settings = {ROOT / ".clang-tidy", ROOT / "CMakeLists.txt", Path(__file__)}
+    for part in sorted(settings | included(path, set())):
+        digest.update(part.read_bytes())
+    return digest.hexdigest()
 
 
 def run_tidy(path, build):
@@ -114,13 +126,12 @@ def run_cppcheck(path, build):
 
 
 def check_cached(name, function, files, build, cache):
-    """Only files whose content (or any header) changed since they were last clean."""
-    headers = header_digest()
+    """Only files that changed, or whose headers did, since they were last clean."""
     problems, todo = [], []
     for path in files:
-        key = hashlib.sha256(name.encode() + headers + path.read_bytes()).hexdigest()
-        if not (cache / key).exists():
-            todo.append((path, cache / key))
+        mark = cache / digest_of(name, path)
+        if not mark.exists():
+            todo.append((path, mark))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
         for (path, mark), found in zip(todo, pool.map(lambda t: function(t[0], build), todo)):
             if found:

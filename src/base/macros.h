@@ -7,7 +7,7 @@
 #define PRINTF_LIKE(text, first) __attribute__((format(printf, text, first)))
 #define CLEANUP(function)        __attribute__((cleanup(function)))
 #define NORETURN                 __attribute__((noreturn))
-#define MUST_CHECK               __attribute__((warn_unused_result))
+#define NEVER_NULL               __attribute__((returns_nonnull))
 
 #define ARRAY_LEN(array)                                                                     \
     (sizeof(array) / sizeof((array)[0]) +                                                    \

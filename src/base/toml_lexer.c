@@ -17,7 +17,7 @@
 
 #define SHOWN_MAX 40 /* characters of a wrong value that go into a message */
 
-int toml_lexer_fail(struct toml_lexer *lx, int line, const char *format, ...)
+int(toml_lexer_fail)(struct toml_lexer *lx, int line, const char *format, ...)
 {
     char text[ERROR_MESSAGE_MAX];
     va_list args;

@@ -50,3 +50,6 @@ int toml_lexer_fail(struct toml_lexer *lx, int line, const char *format, ...) PR
 
 /* "expected <what>, not 'x'". */
 int toml_lexer_fail_expected(struct toml_lexer *lx, const char *what);
+
+/* As error_set(): the compiler is told that it is negative. */
+#define toml_lexer_fail(...) error_negative(toml_lexer_fail(__VA_ARGS__))

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/macros.h"
 #include "base/toml.h"
 
 #define TOML_MAX_DEPTH  16
@@ -46,7 +47,7 @@ struct toml {
 };
 
 /* The new value is an empty table. Takes the key (NULL in arrays). */
-struct toml_value *toml_value_add(struct toml_value *parent, char *key, int line);
+struct toml_value *toml_value_add(struct toml_value *parent, char *key, int line) NEVER_NULL;
 void toml_value_free(struct toml_value *value);
 
 /* toml_find() without the mark. */

@@ -367,9 +367,8 @@ static void refill_fired(struct loop_timer *timer)
 void slot_init_all(struct launcher *launcher)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    launcher->slots = (struct slots){
-        .parallel = (unsigned)MIN(MAX(processors, 1L), (long)PARALLEL_MAX),
-    };
+    unsigned parallel = processors > 1 ? (unsigned)MIN(processors, (long)PARALLEL_MAX) : 1;
+    launcher->slots = (struct slots){.parallel = parallel};
     loop_timer_add(&launcher->loop, &launcher->slots.refill_timer, refill_fired);
 }
 

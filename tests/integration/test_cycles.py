@@ -9,6 +9,7 @@ from harness import Machine, Server, terminal_events, text_of, wait_until  # noq
 
 CYCLES = int(os.environ.get("OSB_CYCLES", "1000"))
 WARM_UP = 50
+SLOTS = 4
 
 
 def descriptors(pid):
@@ -50,40 +51,35 @@ class Cycles(unittest.TestCase):
             self.assertEqual(ends[0]["type"], "execution_complete")
         box.delete()
 
-    def settle(self, server, launcher, slots=None):
-        """Removal goes on after the answer: wait for the files to be gone and the slots refilled."""
+    def settle(self, server, launcher):
+        """Removal goes on after the answer: wait until files and groups of sandboxes are gone and
+        only the waiting slots are left."""
         folder = server.state / "state/launcher/sandboxes"
         server.disconnect()
         wait_until(lambda: not list(folder.iterdir()), what="files removed")
-        if slots is not None:
-            wait_until(lambda: len(children(launcher)) == slots, what="slots as before")
+        wait_until(lambda: len(children(launcher)) == SLOTS, what="only slots are left")
+        hierarchies = sum(Path(g).name.startswith("opensandbox-") for g in server.cgroups())
+        wait_until(lambda: len(server.cgroups()) == hierarchies * (1 + SLOTS),
+                   what="only groups of slots are left")
 
     def test_thousand_cycles_leave_nothing(self):
         before = Machine.snapshot()
-        with Server(config="[launcher]\nslots = 4\n") as server:
+        with Server(config=f"[launcher]\nslots = {SLOTS}\n") as server:
             for number in range(WARM_UP):
                 self.cycle(server, number)
             launcher = launcher_pid(server)
             pids = {"server": server.process.pid, "launcher": launcher}
-            self.settle(server, launcher, slots=4)
-            groups = cgroups()
+            self.settle(server, launcher)
             fds = {name: descriptors(pid) for name, pid in pids.items()}
             kib = {name: private_kib(pid) for name, pid in pids.items()}
             for number in range(CYCLES):
                 self.cycle(server, number)
-            self.settle(server, launcher, slots=4)
+            self.settle(server, launcher)
             for name, pid in pids.items():
                 wait_until(lambda: descriptors(pid) == fds[name], what=f"{name}: fds as before")
                 grown = private_kib(pid) - kib[name]
                 self.assertLessEqual(grown, 1024, f"{name} grew by {grown} KiB from {kib[name]}")
-            wait_until(lambda: cgroups() == groups, what="cgroups as before")
         self.assertEqual(Machine.difference(before, Machine.snapshot()), [])
-
-
-def cgroups():
-    """How many groups are below ours; their names change with every sandbox."""
-    return sum(path.is_dir() for top in Path("/sys/fs/cgroup").rglob("opensandbox-*")
-               for path in top.rglob("*"))
 
 
 if __name__ == "__main__":

@@ -183,6 +183,11 @@ class Server:
         self.output = b""
         self.start()
 
+    def cgroups(self):
+        """The groups of this server's sandboxes and slots."""
+        instance = re.search(r"instance ([0-9a-f]{8})", self.log_path.read_text()).group(1)
+        return [folder for folder in walk_cgroups() if f"opensandbox-{instance}" in folder]
+
     def launcher_pids(self):
         return pids_with_argument(str(self.state / "state"), "opensandbox-launcher")
 
@@ -243,6 +248,12 @@ def pids_with_argument(argument, program=""):
     return found
 
 
+def walk_cgroups():
+    """All groups of all hierarchies. They come and go while we look, which is no error."""
+    for folder, _, _ in os.walk("/sys/fs/cgroup"):
+        yield folder
+
+
 class Machine:
     """What a test must leave as it found it."""
 
@@ -251,8 +262,8 @@ class Machine:
         return {
             "processes": sorted(Machine._processes()),
             "mounts": Path("/proc/self/mountinfo").read_text().splitlines(),
-            "cgroups": sorted(str(p) for p in Path("/sys/fs/cgroup").rglob("*opensandbox*")
-                              if p.is_dir()),
+            "cgroups": sorted(folder for folder in walk_cgroups()
+                              if os.path.basename(folder).startswith("opensandbox-")),
             "interfaces": sorted(p.name for p in Path("/sys/class/net").iterdir()),
             "files": sorted(p.name for p in Path("/tmp").glob("osb-test-*")),
         }

@@ -48,6 +48,7 @@ struct op {
     void *ctx;
     char *start_body; /* create: holds env, wiped */
     struct http_call *call;
+    struct runtime_sandbox exit;   /* create: it ended while its answer was on the way */
     struct runtime_sandbox *items; /* list */
     size_t item_count;
 };
@@ -233,7 +234,11 @@ static void on_started(int status, const char *body, size_t length, const struct
     struct op *op = ctx;
     op->call = NULL;
     if (status >= 200 && status < 300) {
+        struct native *native = op->native;
+        struct runtime_sandbox exit = op->exit;
         op_finish(op);
+        if (exit.exit_reason != RUNTIME_EXIT_NONE)
+            native->events.on_exit(&exit, native->ctx);
         return;
     }
     if (status == 0) {
@@ -402,25 +407,35 @@ static void on_result(struct native *native, const struct message_result *result
     op_finish(op);
 }
 
+/* It ended while it was being started. When execd ended by itself, the entrypoint did run, only
+ * very shortly, and the answer that says so is on its way; otherwise there will be none. */
+static void create_exited(struct op *op, const struct runtime_sandbox *sandbox)
+{
+    if (sandbox->exit_reason == RUNTIME_EXIT_STATUS) {
+        op->exit = *sandbox;
+        return;
+    }
+    http_call_cancel(TAKE_PTR(op->call));
+    error_set(&op->err, ERR_INTERNAL, "the sandbox ended before its entrypoint started");
+    create_undo(op);
+}
+
 /* An end that somebody asked for is no news: only those that happened by themselves are passed on.
  */
 static void on_exit_event(struct native *native, const struct message_sandbox *item)
 {
     if (places_find(&native->places, item->id) == NULL)
         return;
+    struct runtime_sandbox sandbox = sandbox_from_message(item);
     struct op *op = NULL;
     TAILQ_FOREACH(op, &native->ops, link)
     {
         if (strcmp(op->id, item->id) != 0 || op->kind == OP_LIST)
             continue;
-        if (op->kind == OP_CREATE && op->state == OP_STARTING) {
-            http_call_cancel(TAKE_PTR(op->call));
-            error_set(&op->err, ERR_INTERNAL, "the sandbox ended before its entrypoint started");
-            create_undo(op);
-        }
+        if (op->kind == OP_CREATE && op->state == OP_STARTING)
+            create_exited(op, &sandbox);
         return;
     }
-    struct runtime_sandbox sandbox = sandbox_from_message(item);
     native->events.on_exit(&sandbox, native->ctx);
 }
 

@@ -58,6 +58,7 @@ struct fixture {
     struct http_server *execd;
     int start_status; /* what /internal/start answers; 0: nothing */
     char start_body[512];
+    struct http_exchange *start; /* answered later by the test */
     /* the runtime under test */
     uv_loop_t loop;
     struct http_client *client;
@@ -200,6 +201,7 @@ static void on_start_body(struct http_exchange *exchange, const char *body, size
 {
     struct fixture *fixture = ctx;
     snprintf(fixture->start_body, sizeof(fixture->start_body), "%.*s", (int)length, body);
+    fixture->start = exchange;
     if (fixture->start_status == 200)
         http_exchange_reply_json(exchange, 200, json_object());
     else if (fixture->start_status != 0)
@@ -430,6 +432,33 @@ static void test_ends_before_it_started(void **state)
     uv_close((uv_handle_t *)&fixture->timer, NULL);
 }
 
+static void on_late_answer(uv_timer_t *timer)
+{
+    struct fixture *fixture = timer->data;
+    http_exchange_reply_json(fixture->start, 200, json_object());
+}
+
+/* An entrypoint that is over at once: the launcher's word may overtake execd's answer. */
+static void test_ends_right_after_it_started(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->start_status = 0;
+    create(fixture, ID_A);
+    while (fixture->start == NULL)
+        uv_run(&fixture->loop, UV_RUN_ONCE);
+    send_exit(fixture, ID_A, MESSAGE_EXIT_STATUS, 7);
+    uv_timer_init(&fixture->loop, &fixture->timer);
+    fixture->timer.data = fixture;
+    uv_timer_start(&fixture->timer, on_late_answer, 100, 0);
+    run_until_done(fixture, 1);
+    assert_int_equal(fixture->done_err.code, ERR_OK);
+    while (fixture->exits == 0)
+        uv_run(&fixture->loop, UV_RUN_ONCE);
+    assert_int_equal(fixture->exit.exit_reason, RUNTIME_EXIT_STATUS);
+    assert_int_equal(fixture->exit.exit_status, 7);
+    uv_close((uv_handle_t *)&fixture->timer, NULL);
+}
+
 static void test_remove(void **state)
 {
     struct fixture *fixture = *state;
@@ -581,6 +610,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_execd_is_not_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_create_without_socket, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_ends_before_it_started, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_ends_right_after_it_started, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_remove, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_exit_event, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_list_pages, set_up, tear_down),
