@@ -405,15 +405,15 @@ void sandbox_failed(struct sandbox *sandbox, const struct error *err)
     forget(sandbox);
 }
 
-/* Somebody killed the slot, perhaps long ago and we have only now seen it: that is no reason not to
- * take another. Twice is. */
-void sandbox_bereft(struct sandbox *sandbox, const struct error *err)
+/* A slot that was killed while it waited is no reason not to take another. One that was killed on
+ * its way may have been so for what was asked of it: that is tried once more. */
+void sandbox_bereft(struct sandbox *sandbox, bool heard, const struct error *err)
 {
-    if (sandbox->retried || sandbox->removing) {
+    if (sandbox->removing || (heard && sandbox->retried)) {
         sandbox_failed(sandbox, err);
         return;
     }
-    sandbox->retried = true;
+    sandbox->retried = sandbox->retried || heard;
     queue_again(sandbox);
 }
 

@@ -35,7 +35,7 @@ struct sandbox {
     struct slot *slot;                /* STARTING only */
     enum message_exit_reason killing; /* KILLED or DEADLINE once we sent SIGKILL for that reason */
     bool removing;
-    bool retried; /* its first slot was killed while it waited or before it could say why */
+    bool retried; /* a slot that was becoming it was killed before it could say why */
     struct peer_reply create_reply;
     struct peer_reply remove_reply;
     struct sandbox *queue_next;
@@ -70,7 +70,8 @@ struct sandbox *sandbox_dequeue(struct launcher *launcher);
 void sandbox_begin(struct sandbox *sandbox, struct slot *slot);
 void sandbox_started(struct sandbox *sandbox);
 void sandbox_failed(struct sandbox *sandbox, const struct error *err);
-void sandbox_bereft(struct sandbox *sandbox, const struct error *err); /* its slot just vanished */
+/* Its slot vanished without a word; `heard`: after it had read the order. */
+void sandbox_bereft(struct sandbox *sandbox, bool heard, const struct error *err);
 
 /* From a start: a sandbox of a former launcher. pidfd -1: it has ended. */
 int sandbox_adopt(struct launcher *launcher, const struct record *record, int pidfd,

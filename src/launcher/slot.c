@@ -135,6 +135,9 @@ static bool read_reports(struct slot *slot)
         ssize_t n = recv(slot->control_fd, &report, sizeof(report), MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
+        /* The kernel's word for a socket that was closed with something unread in it. */
+        if (n < 0 && errno == ECONNRESET)
+            slot->unheard = true;
         if (n != (ssize_t)sizeof(report))
             return n < 0 && errno == EAGAIN;
         note_report(slot, &report);
@@ -165,7 +168,7 @@ static void slot_exited(struct loop_source *source)
     read_reports(slot);
     slot_error(slot, &err);
     if (slot->sandbox != NULL && slot->failure.code == ERR_OK)
-        sandbox_bereft(slot->sandbox, &err); /* makes it DYING, as the next one does */
+        sandbox_bereft(slot->sandbox, !slot->unheard, &err); /* makes it DYING, as the next does */
     else if (slot->sandbox != NULL)
         sandbox_failed(slot->sandbox, &err);
     else if (slot->state == SLOT_STATE_PREPARING)

@@ -36,6 +36,7 @@ struct slot {
     char *directory; /* among the loose ones; NULL while a sandbox has it */
     struct sandbox *sandbox;
     bool prepared;        /* said that it is ready */
+    bool unheard;         /* ended without having read its order */
     bool announced;       /* said that execve comes next */
     struct error failure; /* what it reported */
     struct loop_source control_source;
