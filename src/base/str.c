@@ -85,6 +85,17 @@ int str_to_i64(const char *string, int64_t min, int64_t max, int64_t *ret)
 
 /* One step per character of `given` and one for its NUL. The secret's pointer stops at its own NUL
  * without a branch, so neither where they differ nor how long the secret is can be measured. */
+int str_hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
 bool str_equal_secret(const char *given, const char *secret)
 {
     if (given == NULL || secret == NULL)

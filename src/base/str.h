@@ -15,6 +15,9 @@ bool str_is_blank(const char *string); /* NULL, empty or only ASCII space */
 int str_to_u64(const char *string, uint64_t min, uint64_t max, uint64_t *ret);
 int str_to_i64(const char *string, int64_t min, int64_t max, int64_t *ret); /* allows one '-' */
 
+/* 0 to 15, or -1 when it is no hexadecimal digit. */
+int str_hex_value(char c);
+
 /* True when equal; time depends only on the length of `given`. NULL is never equal. */
 bool str_equal_secret(const char *given, const char *secret);
 

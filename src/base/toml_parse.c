@@ -1,6 +1,7 @@
 /* The grammar of TOML: headers, key paths, arrays, inline tables. One pass, no tokens in between;
  * the tree grows as lines are read, and is thrown away whole when one of them is wrong.
  */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -89,6 +90,7 @@ static int define_element(struct parser *p, struct toml_value *parent, char **ke
         int r = add_value(p, parent, key, TOML_BY_HEADER, &array);
         if (r < 0)
             return r;
+        assert(array != NULL);
         array->type = TOML_ARRAY;
     }
     if (array->type != TOML_ARRAY || array->origin != TOML_BY_HEADER)

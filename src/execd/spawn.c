@@ -68,11 +68,14 @@ void execd_programs_add(struct execd_programs *programs, const char *name, const
 
 /* --- in the child ----------------------------------------------------------------------------- */
 
+/* By bare system call: libc refuses to touch the two signals it keeps for itself, and whoever
+ * started execd may have left those ignored (GNU make does). All zero is SIG_DFL without flags or
+ * mask on every architecture, whatever the kernel's struct is called there. */
 static void reset_signals(void)
 {
-    struct sigaction action = {.sa_handler = SIG_DFL};
+    static const char default_action[64];
     for (int signal = 1; signal < NSIG; signal++)
-        sigaction(signal, &action, NULL); /* fails for KILL, STOP and libc's own: fine */
+        syscall(SYS_rt_sigaction, signal, default_action, NULL, NSIG / 8);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

@@ -54,17 +54,6 @@ struct http_multipart {
     struct buf head;
 };
 
-struct input {
-    const char *bytes;
-    size_t length;
-};
-
-static void input_skip(struct input *in, size_t count)
-{
-    in->bytes += count;
-    in->length -= count;
-}
-
 /* --- parameters: `; name=value; name="value"` --------------------------------------------------
  */
 
@@ -352,14 +341,15 @@ static int announce_part(struct http_multipart *multipart, struct error *err)
     return multipart->events->on_part(multipart->ctx, &part, err);
 }
 
-static int step_part_head(struct http_multipart *multipart, struct input *in, struct error *err)
+static int step_part_head(struct http_multipart *multipart, struct http_input *in,
+                          struct error *err)
 {
     ssize_t scanned = http_scan_feed(&multipart->scan, in->bytes, in->length, err);
     if (scanned < 0)
         return (int)scanned;
     if (buf_add(&multipart->head, in->bytes, (size_t)scanned) < 0)
         return error_set(err, ERR_LIMIT, "part head: more than %d bytes", PART_HEAD_MAX);
-    input_skip(in, (size_t)scanned);
+    http_input_skip(in, (size_t)scanned);
     if (multipart->scan.state != HTTP_SCAN_DONE)
         return 0;
     int r = announce_part(multipart, err);
@@ -379,7 +369,7 @@ static int deliver(struct http_multipart *multipart, const char *bytes, size_t l
 }
 
 /* Data up to a delimiter or the end of input. */
-static int step_data(struct http_multipart *multipart, struct input *in, struct error *err)
+static int step_data(struct http_multipart *multipart, struct http_input *in, struct error *err)
 {
     const char *start = in->bytes; /* of what is not yet delivered */
     const char *end = in->bytes + in->length;
@@ -429,12 +419,13 @@ static int resume_data(struct http_multipart *multipart, struct error *err)
     return deliver(multipart, multipart->delimiter, multipart->delimiter_length, err);
 }
 
-static int step_delimiter(struct http_multipart *multipart, struct input *in, struct error *err)
+static int step_delimiter(struct http_multipart *multipart, struct http_input *in,
+                          struct error *err)
 {
     char c = in->bytes[0];
     if (c != '-' && c != '\r' && !is_space(c))
         return resume_data(multipart, err);
-    input_skip(in, 1);
+    http_input_skip(in, 1);
     multipart->state = c == '-' ? STATE_CLOSE_DASH : c == '\r' ? STATE_DELIMITER_LF : STATE_PADDING;
     return end_part(multipart, err);
 }
@@ -445,48 +436,50 @@ static int refuse_delimiter(char c, struct error *err)
                      (unsigned char)c);
 }
 
-static int step_close_dash(struct http_multipart *multipart, struct input *in, struct error *err)
+static int step_close_dash(struct http_multipart *multipart, struct http_input *in,
+                           struct error *err)
 {
     if (in->bytes[0] != '-')
         return refuse_delimiter(in->bytes[0], err);
-    input_skip(in, 1);
+    http_input_skip(in, 1);
     multipart->state = STATE_EPILOGUE;
     return 0;
 }
 
-static int step_padding(struct http_multipart *multipart, struct input *in, struct error *err)
+static int step_padding(struct http_multipart *multipart, struct http_input *in, struct error *err)
 {
     char c = in->bytes[0];
     if (c != '\r' && !is_space(c))
         return refuse_delimiter(c, err);
-    input_skip(in, 1);
+    http_input_skip(in, 1);
     if (c == '\r')
         multipart->state = STATE_DELIMITER_LF;
     return 0;
 }
 
-static int step_delimiter_lf(struct http_multipart *multipart, struct input *in, struct error *err)
+static int step_delimiter_lf(struct http_multipart *multipart, struct http_input *in,
+                             struct error *err)
 {
     if (in->bytes[0] != '\n')
         return refuse_delimiter(in->bytes[0], err);
     if (++multipart->parts > PARTS_MAX)
         return error_set(err, ERR_LIMIT, "multipart body of more than %d parts", PARTS_MAX);
-    input_skip(in, 1);
+    http_input_skip(in, 1);
     http_scan_init(&multipart->scan, "part head", false, PART_HEAD_MAX, PART_FIELDS_MAX);
     multipart->matched = 0;
     multipart->state = STATE_PART_HEAD;
     return 0;
 }
 
-static int step_epilogue(struct http_multipart *multipart, struct input *in, struct error *err)
+static int step_epilogue(struct http_multipart *multipart, struct http_input *in, struct error *err)
 {
     (void)multipart;
     (void)err;
-    input_skip(in, in->length);
+    http_input_skip(in, in->length);
     return 0;
 }
 
-static int step_dead(struct http_multipart *multipart, struct input *in, struct error *err)
+static int step_dead(struct http_multipart *multipart, struct http_input *in, struct error *err)
 {
     (void)multipart;
     (void)in;
@@ -496,14 +489,14 @@ static int step_dead(struct http_multipart *multipart, struct input *in, struct 
 int http_multipart_feed(struct http_multipart *multipart, const char *bytes, size_t length,
                         struct error *err)
 {
-    static int (*const steps[])(struct http_multipart *, struct input *, struct error *) = {
+    static int (*const steps[])(struct http_multipart *, struct http_input *, struct error *) = {
         [STATE_PREAMBLE] = step_data,       [STATE_DATA] = step_data,
         [STATE_DELIMITER] = step_delimiter, [STATE_CLOSE_DASH] = step_close_dash,
         [STATE_PADDING] = step_padding,     [STATE_DELIMITER_LF] = step_delimiter_lf,
         [STATE_PART_HEAD] = step_part_head, [STATE_EPILOGUE] = step_epilogue,
         [STATE_DEAD] = step_dead,
     };
-    struct input in = {bytes, length};
+    struct http_input in = {bytes, length};
 
     while (in.length > 0) {
         int r = steps[multipart->state](multipart, &in, err);

@@ -60,17 +60,6 @@ struct http_parser {
     bool answers_head;
 };
 
-struct input {
-    const char *bytes;
-    size_t length;
-};
-
-static void input_skip(struct input *in, size_t count)
-{
-    in->bytes += count;
-    in->length -= count;
-}
-
 struct http_parser *http_parser_new(enum http_parser_kind kind,
                                     const struct http_parser_events *events, void *ctx)
 {
@@ -100,7 +89,7 @@ void http_parser_expect_response_to(struct http_parser *parser, const char *meth
 
 /* --- heads ------------------------------------------------------------------------------------ */
 
-static int step_start(struct http_parser *parser, struct input *in, struct error *err)
+static int step_start(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     if (in->length == 0)
         return STEP_WAIT;
@@ -109,7 +98,7 @@ static int step_start(struct http_parser *parser, struct input *in, struct error
             return error_set(err, ERR_INVALID, "more than %d empty lines before a request",
                              EMPTY_LINES_MAX);
         parser->empty_lines++;
-        input_skip(in, 1);
+        http_input_skip(in, 1);
         parser->state = STATE_EMPTY_LINE_LF;
         return STEP_AGAIN;
     }
@@ -118,13 +107,13 @@ static int step_start(struct http_parser *parser, struct input *in, struct error
     return STEP_AGAIN;
 }
 
-static int step_empty_line_lf(struct http_parser *parser, struct input *in, struct error *err)
+static int step_empty_line_lf(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     if (in->length == 0)
         return STEP_WAIT;
     if (in->bytes[0] != '\n')
         return error_set(err, ERR_INVALID, "CR without LF before a request");
-    input_skip(in, 1);
+    http_input_skip(in, 1);
     parser->state = STATE_START;
     return STEP_AGAIN;
 }
@@ -174,13 +163,13 @@ static int parse_head(struct http_parser *parser, const char *bytes, size_t leng
                : http_head_parse_response(bytes, length, parser->answers_head, head, err);
 }
 
-static int step_head(struct http_parser *parser, struct input *in, struct error *err)
+static int step_head(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     ssize_t scanned = http_scan_feed(&parser->scan, in->bytes, in->length, err);
     if (scanned < 0)
         return (int)scanned;
-    struct input piece = {in->bytes, (size_t)scanned};
-    input_skip(in, piece.length);
+    struct http_input piece = {in->bytes, (size_t)scanned};
+    http_input_skip(in, piece.length);
 
     bool whole = parser->scan.state == HTTP_SCAN_DONE;
     if (!whole || parser->pieces.length > 0) {
@@ -188,7 +177,7 @@ static int step_head(struct http_parser *parser, struct input *in, struct error 
         int r = buf_add(&parser->pieces, piece.bytes, piece.length);
         if (r < 0)
             return error_set(err, ERR_LIMIT, "head: more than %d bytes", HTTP_HEAD_MAX);
-        piece = (struct input){parser->pieces.data, parser->pieces.length};
+        piece = (struct http_input){parser->pieces.data, parser->pieces.length};
     }
     if (!whole)
         return STEP_WAIT;
@@ -205,15 +194,15 @@ static int step_head(struct http_parser *parser, struct input *in, struct error 
 
 /* --- bodies ----------------------------------------------------------------------------------- */
 
-static int pass_on(struct http_parser *parser, struct input *in, size_t count)
+static int pass_on(struct http_parser *parser, struct http_input *in, size_t count)
 {
     const char *bytes = in->bytes;
-    input_skip(in, count);
+    http_input_skip(in, count);
     return parser->events->on_body(parser->ctx, bytes, count) != 0 ? STEP_STOP : STEP_AGAIN;
 }
 
 /* A counted run of body bytes, after which the state is `next`. */
-static int pass_on_counted(struct http_parser *parser, struct input *in, enum state next)
+static int pass_on_counted(struct http_parser *parser, struct http_input *in, enum state next)
 {
     if (in->length == 0)
         return STEP_WAIT;
@@ -224,27 +213,16 @@ static int pass_on_counted(struct http_parser *parser, struct input *in, enum st
     return pass_on(parser, in, count);
 }
 
-static int step_body_length(struct http_parser *parser, struct input *in, struct error *err)
+static int step_body_length(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     (void)err;
     return pass_on_counted(parser, in, STATE_COMPLETE);
 }
 
-static int step_body_close(struct http_parser *parser, struct input *in, struct error *err)
+static int step_body_close(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     (void)err;
     return in->length == 0 ? STEP_WAIT : pass_on(parser, in, in->length);
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
 }
 
 static int end_chunk_size(struct http_parser *parser, char c, struct error *err)
@@ -259,12 +237,12 @@ static int end_chunk_size(struct http_parser *parser, char c, struct error *err)
     return STEP_AGAIN;
 }
 
-static int step_chunk_size(struct http_parser *parser, struct input *in, struct error *err)
+static int step_chunk_size(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     while (in->length > 0) {
         char c = in->bytes[0];
-        int digit = hex_digit(c);
-        input_skip(in, 1);
+        int digit = str_hex_value(c);
+        http_input_skip(in, 1);
         if (digit < 0)
             return end_chunk_size(parser, c, err);
         if (parser->line_length == 0)
@@ -277,11 +255,12 @@ static int step_chunk_size(struct http_parser *parser, struct input *in, struct 
     return STEP_WAIT;
 }
 
-static int step_chunk_extension(struct http_parser *parser, struct input *in, struct error *err)
+static int step_chunk_extension(struct http_parser *parser, struct http_input *in,
+                                struct error *err)
 {
     while (in->length > 0) {
         char c = in->bytes[0];
-        input_skip(in, 1);
+        http_input_skip(in, 1);
         if (c == '\r') {
             parser->line_length = 0;
             parser->state = STATE_CHUNK_SIZE_LF;
@@ -297,13 +276,13 @@ static int step_chunk_extension(struct http_parser *parser, struct input *in, st
     return STEP_WAIT;
 }
 
-static int step_chunk_size_lf(struct http_parser *parser, struct input *in, struct error *err)
+static int step_chunk_size_lf(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     if (in->length == 0)
         return STEP_WAIT;
     if (in->bytes[0] != '\n')
         return error_set(err, ERR_INVALID, "CR without LF after a chunk size");
-    input_skip(in, 1);
+    http_input_skip(in, 1);
     if (parser->remaining > 0) {
         parser->state = STATE_CHUNK_DATA;
     } else {
@@ -313,47 +292,47 @@ static int step_chunk_size_lf(struct http_parser *parser, struct input *in, stru
     return STEP_AGAIN;
 }
 
-static int step_chunk_data(struct http_parser *parser, struct input *in, struct error *err)
+static int step_chunk_data(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     (void)err;
     return pass_on_counted(parser, in, STATE_CHUNK_DATA_CR);
 }
 
-static int after_chunk_data(struct http_parser *parser, struct input *in, char wanted,
+static int after_chunk_data(struct http_parser *parser, struct http_input *in, char wanted,
                             enum state next, struct error *err)
 {
     if (in->length == 0)
         return STEP_WAIT;
     if (in->bytes[0] != wanted)
         return error_set(err, ERR_INVALID, "chunk data is not followed by CRLF");
-    input_skip(in, 1);
+    http_input_skip(in, 1);
     parser->state = next;
     return STEP_AGAIN;
 }
 
-static int step_chunk_data_cr(struct http_parser *parser, struct input *in, struct error *err)
+static int step_chunk_data_cr(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     return after_chunk_data(parser, in, '\r', STATE_CHUNK_DATA_LF, err);
 }
 
-static int step_chunk_data_lf(struct http_parser *parser, struct input *in, struct error *err)
+static int step_chunk_data_lf(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     return after_chunk_data(parser, in, '\n', STATE_CHUNK_SIZE, err);
 }
 
-static int step_trailers(struct http_parser *parser, struct input *in, struct error *err)
+static int step_trailers(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     ssize_t scanned = http_scan_feed(&parser->scan, in->bytes, in->length, err);
     if (scanned < 0)
         return (int)scanned;
-    input_skip(in, (size_t)scanned);
+    http_input_skip(in, (size_t)scanned);
     if (parser->scan.state != HTTP_SCAN_DONE)
         return STEP_WAIT;
     parser->state = STATE_COMPLETE;
     return STEP_AGAIN;
 }
 
-static int step_complete(struct http_parser *parser, struct input *in, struct error *err)
+static int step_complete(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     (void)in;
     (void)err;
@@ -368,7 +347,7 @@ static int step_complete(struct http_parser *parser, struct input *in, struct er
     return STEP_STOP;
 }
 
-static int step_dead(struct http_parser *parser, struct input *in, struct error *err)
+static int step_dead(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     (void)parser;
     (void)in;
@@ -377,9 +356,9 @@ static int step_dead(struct http_parser *parser, struct input *in, struct error 
 
 /* --- public ----------------------------------------------------------------------------------- */
 
-static int run_step(struct http_parser *parser, struct input *in, struct error *err)
+static int run_step(struct http_parser *parser, struct http_input *in, struct error *err)
 {
-    static int (*const steps[])(struct http_parser *, struct input *, struct error *) = {
+    static int (*const steps[])(struct http_parser *, struct http_input *, struct error *) = {
         [STATE_START] = step_start,
         [STATE_EMPTY_LINE_LF] = step_empty_line_lf,
         [STATE_HEAD] = step_head,
@@ -401,7 +380,7 @@ static int run_step(struct http_parser *parser, struct input *in, struct error *
 ssize_t http_parser_feed(struct http_parser *parser, const char *bytes, size_t length,
                          struct error *err)
 {
-    struct input in = {bytes, length};
+    struct http_input in = {bytes, length};
     int r;
     do {
         r = run_step(parser, &in, err);

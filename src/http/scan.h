@@ -14,6 +14,18 @@
 
 #include "base/error.h"
 
+/* What a parser still has to eat. */
+struct http_input {
+    const char *bytes;
+    size_t length;
+};
+
+static inline void http_input_skip(struct http_input *in, size_t count)
+{
+    in->bytes += count;
+    in->length -= count;
+}
+
 enum http_scan_state {
     HTTP_SCAN_START_LINE,
     HTTP_SCAN_LINE_BEGIN,

@@ -5,17 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
+#include "base/str.h"
 
 int url_decode(const char *text, size_t length, bool form, char **ret)
 {
@@ -27,8 +17,8 @@ int url_decode(const char *text, size_t length, bool form, char **ret)
         if (c == '%') {
             if (length - i < 3)
                 return -EINVAL;
-            int high = hex_value(text[i + 1]);
-            int low = hex_value(text[i + 2]);
+            int high = str_hex_value(text[i + 1]);
+            int low = str_hex_value(text[i + 2]);
             if (high < 0 || low < 0)
                 return -EINVAL;
             c = (char)(high << 4 | low);

@@ -151,12 +151,27 @@ static void test_utf8_next(void **state)
     assert_int_equal(str_utf8_next("\xf0\x9f\x98\x80", 3, &code), 0);
 }
 
+static void test_hex_value(void **state)
+{
+    (void)state;
+    static const char digits[] = "0123456789abcdef";
+    for (int c = 1; c < 256; c++) {
+        const char *lower = strchr(digits, c >= 'A' && c <= 'F' ? c + 'a' - 'A' : c);
+        assert_int_equal(str_hex_value((char)c), lower != NULL ? lower - digits : -1);
+    }
+    assert_int_equal(str_hex_value('\0'), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal),        cmocka_unit_test(test_starts_and_blank),
-        cmocka_unit_test(test_to_u64),       cmocka_unit_test(test_to_i64),
-        cmocka_unit_test(test_equal_secret), cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_hex_value),
+        cmocka_unit_test(test_equal),
+        cmocka_unit_test(test_starts_and_blank),
+        cmocka_unit_test(test_to_u64),
+        cmocka_unit_test(test_to_i64),
+        cmocka_unit_test(test_equal_secret),
+        cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_utf8_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
