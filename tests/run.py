@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -54,26 +55,30 @@ def parse_tap(suite, text):
     return outcomes
 
 
-def run_suite(suite):
-    """The suite's outcomes, its output, and how long it took."""
+def run_suite(suite, live):
+    """The suite's outcomes, its output, and how long it took. With `live` its output is shown."""
     started = time.monotonic()
     env = {**os.environ, **suite.env}
     process = subprocess.Popen(suite.command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                start_new_session=True)
-    try:
-        output = process.communicate(timeout=suite.timeout)[0]
-        status = process.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output = process.communicate()[0] + f"\n# over its {suite.timeout} s\n".encode()
-        status = -1
-    text = output.decode("utf-8", "replace")
+    overdue = threading.Timer(suite.timeout, os.killpg, (process.pid, signal.SIGKILL))
+    overdue.start()
+    text = ""
+    for line in process.stdout:
+        text += line.decode("utf-8", "replace")
+        if live:
+            print("    " + line.decode("utf-8", "replace").rstrip("\n"), flush=True)
+    status = process.wait()
+    overdue.cancel()
+    seconds = time.monotonic() - started
+    if seconds >= suite.timeout:
+        text += f"# over its {suite.timeout} s\n"
     outcomes = parse_tap(suite, text)
     failed = any(outcome.state == "failed" for outcome in outcomes)
     if not outcomes or (status != 0 and not failed):
         outcomes.append(Outcome(f"{suite.name}::ends-well", "failed", f"exit status {status}"))
-    return outcomes, text, time.monotonic() - started
+    return outcomes, text, seconds
 
 
 def unit_suites(build, prefix=""):
@@ -171,7 +176,7 @@ def main():
         suites = [s for s in suites if fnmatch.fnmatchcase(s.name, arguments.match)]
     outcomes, started = [], time.monotonic()
     for suite in suites:
-        result, text, seconds = run_suite(suite)
+        result, text, seconds = run_suite(suite, arguments.which == "soak")
         outcomes += result
         show_progress(suite, result, text, seconds)
 

@@ -166,7 +166,11 @@ class PidNamespace(unittest.TestCase):
     def test_pid_1(self):
         if subprocess.run(["unshare", "-pf", "true"], check=False, capture_output=True).returncode != 0:
             self.skipTest("no pid namespaces here")
-        execd = Execd("--pid1", unix=True, command=["unshare", "-pf", "--kill-child", "--mount-proc", BINARY])
+        # Not --mount-proc: in a chroot unshare cannot make the root directory's mount private.
+        prepare = ("mount --make-rprivate / 2>/dev/null || mount --make-private /proc; "
+                   "mount -t proc proc /proc && exec \"$@\"")
+        execd = Execd("--pid1", unix=True, command=[
+            "unshare", "-pfm", "--propagation", "unchanged", "--kill-child", "sh", "-c", prepare, "sh", BINARY])
         try:
             status, body = execd.json("POST", "/internal/start", {"entrypoint": ["sleep", "1000"]})
             self.assertEqual((status, body["pid"] > 1), (200, True))

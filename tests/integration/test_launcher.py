@@ -200,6 +200,10 @@ def inside(path, command):
     return said[:match.start()].decode(), int(match.group(1))
 
 
+# Said by hand, since unshare fails where the root directory is no mount (a chroot).
+PRIVATE_MOUNTS = "mount --make-rprivate / 2>/dev/null; "
+
+
 def eventually(condition, seconds=10):
     end = time.monotonic() + seconds
     while True:
@@ -927,9 +931,9 @@ class OtherWays(LauncherTest):
     @unittest.skipUnless(os.path.isdir("/sys/fs/cgroup/memory"), "needs a machine with v1 groups")
     def test_groups_v2_without_controllers(self):
         """Hidden v1 hierarchies: born into a v2 group, and limits refused, not ignored."""
-        prepare = ("umount -l -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && "
+        prepare = (PRIVATE_MOUNTS + "umount -l -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && "
                    "exec \"$@\"")
-        self.start(wrapper=("unshare", "--mount", "--propagation", "private", "sh", "-c", prepare,
+        self.start(wrapper=("unshare", "--mount", "--propagation", "unchanged", "sh", "-c", prepare,
                             "sh"))
         self.assertIn("cgroup v2 (memory no, cpu no, pids no)", self.log)
         client = self.connect()
@@ -966,11 +970,11 @@ class OtherWays(LauncherTest):
         for source, target in needed.items():
             os.makedirs(os.path.dirname(root + target), exist_ok=True)
             shutil.copy(source, root + target)
-        prepare = (f"mount -t proc none {root}/proc && mount --rbind /sys {root}/sys && "
+        prepare = (PRIVATE_MOUNTS + f"mount -t proc none {root}/proc && mount --rbind /sys {root}/sys && "
                    f"mount --rbind /dev {root}/dev && exec chroot {root} \"$@\"")
         self.path, self.state = root + "/tmp/socket", root + "/state"
         self.process = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", "private", "sh", "-c", prepare, "sh",
+            ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", prepare, "sh",
              "/usr/bin/launcher", "--listen", "/tmp/socket", "--state", "/state", "--execd",
              "/usr/bin/execd", "--slots", "1"], stderr=subprocess.PIPE, text=True)
         line = self.process.stderr.readline()

@@ -4,11 +4,13 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 import urllib.parse
@@ -126,9 +128,9 @@ class Keys(Case):
 
 
 class Start(Case):
-    def run_server(self, *arguments, **options):
-        return subprocess.run([BIN / "opensandbox-server", *arguments], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=30, **options)
+    def run_server(self, *arguments, program=BIN / "opensandbox-server", **options):
+        return subprocess.run([program, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=30, **options)
 
     def test_help_version_and_wrong_arguments(self):
         self.assertIn("--listen", self.run_server("--help").stdout)
@@ -142,8 +144,13 @@ class Start(Case):
             self.assertIn(arguments[1].split(":")[0], done.stderr)
 
     def test_not_root(self):
-        done = self.run_server("--state", "/tmp/osb-never", user=SERVER_UID, group=SERVER_UID,
-                               extra_groups=[])
+        # A copy, since the checkout may lie where that user cannot go.
+        folder = tempfile.mkdtemp(prefix="osb-test-")
+        self.addCleanup(shutil.rmtree, folder)
+        os.chmod(folder, 0o755)
+        program = shutil.copy(BIN / "opensandbox-server", folder)
+        done = self.run_server("--state", "/tmp/osb-never", program=program, user=SERVER_UID,
+                               group=SERVER_UID, extra_groups=[], cwd="/")
         self.assertEqual(done.returncode, 1)
         self.assertIn("must be started as root", done.stderr)
 

@@ -61,7 +61,7 @@ def texts(events, kind):
 class Execd:
     """A running execd: on a free TCP port, or on a unix socket that it inherits."""
 
-    def __init__(self, *args, unix=False, env=None, command=(BINARY,), cwd=None):
+    def __init__(self, *args, unix=False, env=None, command=(BINARY,), cwd="/"):
         self.directory = tempfile.mkdtemp(prefix="osb-execd-")
         self.stderr_path = os.path.join(self.directory, "stderr")
         self.path = os.path.join(self.directory, "socket") if unix else None

@@ -16,6 +16,8 @@ SUITE = "bookworm"
 
 ENTER = r"""
 set -eu
+# Not by unshare itself: it cannot when the root directory is that of a chroot.
+mount --make-rprivate / 2>/dev/null || true
 tree=$1; cache=$2; shift 2
 mkdir -p "$tree/proc" "$tree/sys" "$tree/dev" "$tree/root/.cache/opensandbox-c" "$cache/apt"
 mount -t proc proc "$tree/proc"
@@ -24,7 +26,15 @@ mount --rbind /dev "$tree/dev"
 mount --bind "$cache/apt" "$tree/var/cache/apt/archives"
 mkdir -p "$cache/nested"
 mount --bind "$cache/nested" "$tree/root/.cache/opensandbox-c"
-exec chroot "$tree" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+# A network that has a certificate authority of its own: the tree trusts whom this machine trusts.
+trust=""
+if [ -e /etc/ssl/certs/ca-certificates.crt ]; then
+    cp /etc/ssl/certs/ca-certificates.crt "$tree/root/trust.crt"
+    for name in PIP_CERT NODE_EXTRA_CA_CERTS npm_config_cafile; do
+        trust="$trust $name=/root/trust.crt"
+    done
+fi
+exec chroot "$tree" /usr/bin/env -i $trust PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     HOME=/root TERM=dumb OSB_LISTEN=127.0.0.1:0 /bin/sh -c 'cd /root/opensandbox && exec "$@"' sh "$@"
 """
 
@@ -75,7 +85,7 @@ class FreshTree:
         shutil.rmtree(self.folder)
 
     def start(self, *command):
-        return subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c", ENTER,
+        return subprocess.Popen(["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", ENTER,
                                  "enter", str(self.tree), str(CACHE), *command], text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT)
