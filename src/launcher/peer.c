@@ -12,7 +12,8 @@
 #include "base/mem.h"
 #include "launcher/launcher.h"
 
-#define BACKLOG 16
+#define BACKLOG          16
+#define SEND_QUEUE_BYTES (4 * 1024 * 1024)
 
 static void close_peer(struct peer *peer)
 {
@@ -156,6 +157,16 @@ static bool is_allowed(const struct launcher *launcher, int fd)
 }
 
 /* Takes the descriptor, also on failure. */
+/* Room for the answers to a full queue of creates and for the ends of a thousand sandboxes at once,
+ * while the server is busy with something else. */
+static void widen_queue(int fd)
+{
+    int bytes = SEND_QUEUE_BYTES;
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) < 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes,
+                   sizeof(bytes)); /* up to the machine's limit */
+}
+
 static int add_peer(struct launcher *launcher, int fd, struct error *err)
 {
     for (unsigned i = 0; i < PEER_MAX; i++) {
@@ -167,6 +178,7 @@ static int add_peer(struct launcher *launcher, int fd, struct error *err)
             fd_close(fd);
             return r;
         }
+        widen_queue(fd);
         peer->launcher = launcher;
         peer->fd = fd;
         peer->number = ++launcher->peers.last_number;

@@ -38,7 +38,9 @@ class MakeRunOnFreshDebian(unittest.TestCase):
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
-                    if str((entry / "root").readlink()).startswith(str(tree)):
+                    # Not the whole path: a process in another mount namespace shows it from that
+                    # namespace's root, which is not ours when we are in a chroot ourselves.
+                    if tree.parent.name in str((entry / "root").readlink()):
                         found.append(int(entry.name))
                 except OSError:
                     continue
