@@ -5,7 +5,7 @@
 #   make check   the two-minute loop while working: build, lint of what changed, unit, integration
 #   make bench   figures beside a peer's, in one run
 #   make fuzz    planted bugs are found, then each target for FUZZ_SECONDS (600)
-#   make soak    longer work: many cycles, the whole of `make test` in a fresh Debian tree
+#   make soak    longer work: the whole of `make test` in a fresh Debian tree that has only make
 #
 # Packages are installed only when missing (needs root and a package mirror). Downloads and test
 # images are kept in OSB_CACHE, outside the clone.
