@@ -1,9 +1,5 @@
-/* The steps that make what the kernel provides in every sandbox: /dev, /sys and covers on /proc.
- *
- * The mounts are put together on a small tmpfs that only this process's mount namespace has. They
- * could be kept in the air until the sandbox's root exists, but then nothing could be mounted on
- * top of them (masks, /dev/pts) before kernel 6.15; one move_mount takes a whole tree over later.
- */
+/* The steps that make what the kernel provides in every sandbox: /dev, /sys and covers on /proc. Why
+ * they are put together on a scratch tmpfs is told in slot_base.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
