@@ -1,5 +1,5 @@
-/* The steps that make what the kernel provides in every sandbox: /dev, /sys and covers on /proc. Why
- * they are put together on a scratch tmpfs is told in slot_base.c. */
+/* The steps that make what the kernel provides in every sandbox: /dev, /sys and covers on /proc.
+ * Why they are put together on a scratch tmpfs is told in slot_base.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
