@@ -11,6 +11,20 @@
 
 void execd_command_handle_run(struct http_exchange *exchange, const struct http_route_match *match,
                               void *execd);
+void execd_command_handle_interrupt(struct http_exchange *exchange,
+                                    const struct http_route_match *match, void *execd);
+void execd_command_handle_status(struct http_exchange *exchange,
+                                 const struct http_route_match *match, void *execd);
+void execd_command_handle_logs(struct http_exchange *exchange, const struct http_route_match *match,
+                               void *execd);
+void execd_command_handle_stream(struct http_exchange *exchange,
+                                 const struct http_route_match *match, void *execd);
+void execd_command_handle_stdin(struct http_exchange *exchange,
+                                const struct http_route_match *match, void *execd);
+void execd_command_handle_stdin_close(struct http_exchange *exchange,
+                                      const struct http_route_match *match, void *execd);
+void execd_command_handle_list(struct http_exchange *exchange, const struct http_route_match *match,
+                               void *execd);
 
 /* SIGKILL to the group of every running command; their streams end as for any killed command. */
 void execd_commands_kill(struct execd *execd);

@@ -1,18 +1,14 @@
 #include "execd/command_request.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "execd/execd.h"
 #include "execd/paths.h"
 #include "http/json.h"
-
-#define ENV_FILE_MAX (1024 * 1024)
 
 void execd_command_request_done(struct execd_command_request *request)
 {
@@ -36,21 +32,6 @@ static int read_command(const json_t *body, struct execd_command_request *reques
                          strlen(command), EXECD_COMMAND_MAX);
     request->command = mem_dup(command);
     return 0;
-}
-
-/* The file named by EXECD_ENVS is read anew for each command: programs in the sandbox add to it. An
- * absent or unreadable one adds nothing. */
-static void add_env_file(struct execd_env *env)
-{
-    const char *path = execd_env_find(env, "EXECD_ENVS");
-    struct stat st;
-    if (path == NULL || *path == '\0' || stat(path, &st) < 0 || !S_ISREG(st.st_mode))
-        return;
-    struct buf text;
-    buf_init(&text, ENV_FILE_MAX);
-    if (file_read_at(AT_FDCWD, path, &text, NULL) == 0)
-        execd_env_add_file(env, text.data, text.length);
-    buf_done(&text);
 }
 
 static int read_envs(const json_t *body, struct execd_env *env, struct error *err)
@@ -140,8 +121,7 @@ static int read_all(const json_t *body, const struct execd *execd,
         return error_set(err, ERR_UNSUPPORTED,
                          "`background` is not supported; leave it out or send false");
     request->timeout_ms = (uint64_t)timeout_ms;
-    execd_env_copy(&request->env, &execd->env);
-    add_env_file(&request->env);
+    execd_environment(execd, &request->env);
     if (read_envs(body, &request->env, err) < 0 || read_cwd(body, execd, request, err) < 0)
         return -1;
     return read_credentials(body, execd, request, err);

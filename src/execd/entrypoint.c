@@ -248,6 +248,7 @@ static int spawn_entrypoint(struct execd *execd, struct execd_entrypoint *entryp
         .envp = execd_env_array(&settings->env),
         .cwd = settings->cwd,
         .credentials = settings->has_user ? &settings->user : NULL,
+        .in_fd = -1,
         .out_fd = -1,
         .err_fd = -1,
         .new_session = true,

@@ -13,6 +13,10 @@
 
 struct execd_command;
 struct execd_entrypoint;
+struct execd_metrics;
+struct execd_ptys;
+struct execd_sessions;
+struct http_client;
 
 struct execd {
     uv_loop_t *loop;
@@ -29,7 +33,12 @@ struct execd {
     struct execd_reaper reaper;
     struct execd_command *commands; /* all whose process or answer is not finished */
     size_t command_count;
-    struct execd_entrypoint *entrypoint; /* NULL until /internal/start */
+    struct execd_entrypoint *entrypoint; /* NULL until there is one */
+    /* Made when first needed, so that an idle execd stays small. */
+    struct execd_sessions *sessions;
+    struct execd_ptys *ptys;
+    struct execd_metrics *metrics;
+    struct http_client *client; /* of /proxy/ */
 
     bool ending;
     int exit_code;
@@ -37,6 +46,11 @@ struct execd {
 };
 
 void execd_init(struct execd *execd, uv_loop_t *loop);
+
+/* The environment that a new process begins with: ours, overlaid by the file that its EXECD_ENVS
+ * names. That file is read anew each time: programs in the sandbox add to it. An absent or
+ * unreadable one adds nothing. *ret is empty before. */
+void execd_environment(const struct execd *execd, struct execd_env *ret);
 
 /* End the process with this exit code: kill what runs, let every open stream tell its end, and stop
  * the loop when all of them have, or after two seconds. Later calls change nothing. */

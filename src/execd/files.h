@@ -14,6 +14,23 @@ void execd_files_handle_download(struct http_exchange *exchange,
 void execd_files_handle_upload(struct http_exchange *exchange, const struct http_route_match *match,
                                void *execd);
 
+void execd_files_handle_search(struct http_exchange *exchange, const struct http_route_match *match,
+                               void *execd);
+void execd_files_handle_move(struct http_exchange *exchange, const struct http_route_match *match,
+                             void *execd);
+void execd_files_handle_permissions(struct http_exchange *exchange,
+                                    const struct http_route_match *match, void *execd);
+void execd_files_handle_replace(struct http_exchange *exchange,
+                                const struct http_route_match *match, void *execd);
+void execd_files_handle_delete(struct http_exchange *exchange, const struct http_route_match *match,
+                               void *execd);
+void execd_directories_handle_list(struct http_exchange *exchange,
+                                   const struct http_route_match *match, void *execd);
+void execd_directories_handle_make(struct http_exchange *exchange,
+                                   const struct http_route_match *match, void *execd);
+void execd_directories_handle_delete(struct http_exchange *exchange,
+                                     const struct http_route_match *match, void *execd);
+
 /* Expand a path of a request, see execd/paths.h. Caller frees. */
 int execd_files_resolve(const struct execd *execd, const char *path, char **ret, struct error *err);
 

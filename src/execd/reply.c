@@ -31,6 +31,12 @@ void execd_reply_failure(struct http_exchange *exchange, const char *invalid_cod
     http_exchange_reply_error(exchange, status, code, "%s", err->message);
 }
 
+void execd_reply_not_built(struct http_exchange *exchange)
+{
+    http_exchange_reply_error(exchange, 501, "NOT_SUPPORTED", "%s %.200s is not supported",
+                              http_exchange_head(exchange)->method, http_exchange_path(exchange));
+}
+
 void execd_reply_empty(struct http_exchange *exchange)
 {
     http_exchange_reply(exchange, 200, NULL, NULL, 0);

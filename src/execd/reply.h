@@ -9,5 +9,8 @@
 void execd_reply_failure(struct http_exchange *exchange, const char *invalid_code,
                          const struct error *err);
 
+/* 501: a part of the published API that this build does not have. */
+void execd_reply_not_built(struct http_exchange *exchange);
+
 /* 200 without a body: Content-Length: 0, as generated clients expect it. */
 void execd_reply_empty(struct http_exchange *exchange);

@@ -4,7 +4,11 @@
 #include "execd/command.h"
 #include "execd/entrypoint.h"
 #include "execd/files.h"
+#include "execd/metrics.h"
+#include "execd/proxy.h"
+#include "execd/pty.h"
 #include "execd/reply.h"
+#include "execd/session.h"
 #include "http/router.h"
 
 static void handle_ping(struct http_exchange *exchange, const struct http_route_match *match,
@@ -21,23 +25,49 @@ static void handle_not_built(struct http_exchange *exchange, const struct http_r
 {
     (void)match;
     (void)ctx;
-    http_exchange_reply_error(exchange, 501, "NOT_SUPPORTED", "%s %.200s is not supported",
-                              http_exchange_head(exchange)->method, http_exchange_path(exchange));
+    execd_reply_not_built(exchange);
 }
 
 static const struct http_route public_routes[] = {
     {"GET", "/ping", handle_ping},
+
     {"POST", "/command", execd_command_handle_run},
+    {"DELETE", "/command", execd_command_handle_interrupt},
+    {"GET", "/command/status/{id}", execd_command_handle_status},
+    {"GET", "/command/{id}/logs", execd_command_handle_logs},
+    {"GET", "/command/{id}/stream", execd_command_handle_stream},
+    {"POST", "/command/{id}/stdin", execd_command_handle_stdin},
+    {"DELETE", "/command/{id}/stdin", execd_command_handle_stdin_close},
+    {"GET", "/commands", execd_command_handle_list},
+
+    {"POST", "/session", execd_session_handle_create},
+    {"POST", "/session/{id}/run", execd_session_handle_run},
+    {"DELETE", "/session/{id}", execd_session_handle_delete},
+    {"GET", "/sessions", execd_session_handle_list},
+
+    {"POST", "/pty", execd_pty_handle_create},
+    {"GET", "/pty/{id}", execd_pty_handle_status},
+    {"DELETE", "/pty/{id}", execd_pty_handle_delete},
+    {"GET", "/pty/{id}/ws", execd_pty_handle_socket},
+
     {"GET", "/files/info", execd_files_handle_info},
     {"GET", "/files/download", execd_files_handle_download},
     {"POST", "/files/upload", execd_files_handle_upload},
+    {"GET", "/files/search", execd_files_handle_search},
+    {"POST", "/files/mv", execd_files_handle_move},
+    {"POST", "/files/permissions", execd_files_handle_permissions},
+    {"POST", "/files/replace", execd_files_handle_replace},
+    {"DELETE", "/files", execd_files_handle_delete},
+    {"GET", "/directories/list", execd_directories_handle_list},
+    {"POST", "/directories", execd_directories_handle_make},
+    {"DELETE", "/directories", execd_directories_handle_delete},
 
-    {"DELETE", "/command", handle_not_built},
-    {"GET", "/command/status/{id}", handle_not_built},
-    {"GET", "/command/{id}/logs", handle_not_built},
-    {"POST", "/session", handle_not_built},
-    {"POST", "/session/{id}/run", handle_not_built},
-    {"DELETE", "/session/{id}", handle_not_built},
+    {"GET", "/metrics", execd_metrics_handle_get},
+    {"GET", "/metrics/watch", execd_metrics_handle_watch},
+
+    {"*", "/proxy/{port}", execd_proxy_handle},
+    {"*", "/proxy/{port}/{path...}", execd_proxy_handle},
+
     {"POST", "/code", handle_not_built},
     {"DELETE", "/code", handle_not_built},
     {"POST", "/code/context", handle_not_built},
@@ -45,22 +75,6 @@ static const struct http_route public_routes[] = {
     {"DELETE", "/code/contexts", handle_not_built},
     {"GET", "/code/contexts/{id}", handle_not_built},
     {"DELETE", "/code/contexts/{id}", handle_not_built},
-    {"DELETE", "/files", handle_not_built},
-    {"POST", "/files/mv", handle_not_built},
-    {"POST", "/files/permissions", handle_not_built},
-    {"POST", "/files/replace", handle_not_built},
-    {"GET", "/files/search", handle_not_built},
-    {"GET", "/directories/list", handle_not_built},
-    {"POST", "/directories", handle_not_built},
-    {"DELETE", "/directories", handle_not_built},
-    {"GET", "/metrics", handle_not_built},
-    {"GET", "/metrics/watch", handle_not_built},
-    {"POST", "/pty", handle_not_built},
-    {"GET", "/pty/{id}", handle_not_built},
-    {"DELETE", "/pty/{id}", handle_not_built},
-    {"GET", "/pty/{id}/ws", handle_not_built},
-    {"*", "/proxy/{port}", handle_not_built},
-    {"*", "/proxy/{port}/{path...}", handle_not_built},
 };
 
 static const struct http_route internal_routes[] = {

@@ -12,13 +12,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 
-enum step { STEP_GROUP = 1, STEP_STDIO, STEP_FDS, STEP_USER, STEP_CWD, STEP_EXEC };
+enum step { STEP_GROUP = 1, STEP_STDIO, STEP_TERMINAL, STEP_FDS, STEP_USER, STEP_CWD, STEP_EXEC };
+
+/* Passed files have lower numbers than this. */
+#define REPORT_FD_MIN 128
 
 /* What a child that failed tells us. Smaller than PIPE_BUF: it arrives whole or not at all. */
 struct report {
@@ -98,10 +102,31 @@ static int connect_stdio(const struct execd_spawn *spawn)
     if (nothing < 0)
         return -1;
     /* dup2 onto another number clears CLOEXEC; all of ours are above 2, see main(). */
+    int in = spawn->in_fd >= 0 ? spawn->in_fd : nothing;
     int out = spawn->out_fd >= 0 ? spawn->out_fd : nothing;
     int err = spawn->err_fd >= 0 ? spawn->err_fd : nothing;
-    if (dup2(nothing, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
+    if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
         return -1;
+    return 0;
+}
+
+/* Every fd of ours is hidden from the program already, so what it shall see is duplicated. In two
+ * steps, since the number wanted for one may be where another one is now. */
+static int pass_fds(const struct execd_spawn *spawn)
+{
+    int above[EXECD_PASS_MAX];
+    int floor = 3;
+    for (size_t i = 0; i < spawn->pass_count; i++)
+        floor = MAX(floor, spawn->pass[i].number + 1);
+    for (size_t i = 0; i < spawn->pass_count; i++) {
+        above[i] = fcntl(spawn->pass[i].fd, F_DUPFD_CLOEXEC, floor);
+        if (above[i] < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < spawn->pass_count; i++) {
+        if (dup2(above[i], spawn->pass[i].number) < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -154,7 +179,9 @@ static enum step run_steps(const struct execd_spawn *spawn)
         return STEP_GROUP;
     if (connect_stdio(spawn) < 0)
         return STEP_STDIO;
-    if (hide_fds() < 0)
+    if (spawn->terminal && ioctl(0, TIOCSCTTY, 0) < 0)
+        return STEP_TERMINAL;
+    if (hide_fds() < 0 || pass_fds(spawn) < 0)
         return STEP_FDS;
     reset_signals();
     /* The user comes before the directory: what it may not enter it shall not start in. */
@@ -169,6 +196,10 @@ static enum step run_steps(const struct execd_spawn *spawn)
 NORETURN static void run_child(const struct execd_spawn *spawn, int report_fd,
                                struct report *report)
 {
+    /* Out of the way of the numbers that the program wants. */
+    int moved = fcntl(report_fd, F_DUPFD_CLOEXEC, REPORT_FD_MIN);
+    if (moved >= 0)
+        report_fd = moved;
     report->step = (int)run_steps(spawn);
     report->error = errno;
     (void)!write(report_fd, report, sizeof(*report));
@@ -220,8 +251,10 @@ static const char *step_text(int step)
         return "make a process group";
     case STEP_STDIO:
         return "connect input and output";
+    case STEP_TERMINAL:
+        return "take the terminal";
     case STEP_FDS:
-        return "close inherited files";
+        return "pass and close open files";
     case STEP_USER:
         return "change to the user and groups asked for";
     case STEP_CWD:

@@ -37,15 +37,27 @@ void execd_programs_done(struct execd_programs *programs);
  * must outlive the list. */
 void execd_programs_add(struct execd_programs *programs, const char *name, const char *search);
 
+/* A file that the program finds open under a number of our choice, besides 0, 1 and 2. */
+#define EXECD_PASS_MAX 4
+
+struct execd_pass {
+    int fd;
+    int number; /* 3 to 100, and the same for no two */
+};
+
 struct execd_spawn {
     const struct execd_programs *programs;
     char **argv; /* argv[0] is replaced by the program's name; NULL-terminated */
     char *const *envp;
     const char *cwd;
     const struct execd_credentials *credentials; /* NULL: as execd itself */
+    int in_fd;                                   /* -1: /dev/null */
     int out_fd;                                  /* -1: /dev/null */
     int err_fd;                                  /* -1: /dev/null */
-    bool new_session;                            /* else only a new process group */
+    struct execd_pass pass[EXECD_PASS_MAX];
+    size_t pass_count;
+    bool new_session; /* else only a new process group */
+    bool terminal;    /* with new_session: in_fd becomes its controlling terminal */
 };
 
 /* On success the child exists and is a group leader (its pid is the group's number), and

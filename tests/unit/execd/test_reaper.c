@@ -66,6 +66,7 @@ static void start_as(struct owner *owner, const char *shell, const char *script,
         .envp = envp,
         .cwd = cwd,
         .credentials = credentials,
+        .in_fd = -1,
         .out_fd = -1,
         .err_fd = -1,
     };
