@@ -23,7 +23,11 @@ struct execd_event_stream {
     uv_timer_t ping;
     struct execd_lines lines[2]; /* by enum execd_output */
     struct buf formatted;        /* events not sent yet */
-    const char *event_type;      /* of the line being formatted */
+    enum execd_output which;     /* of the line being formatted */
+    bool show_offsets;
+    bool gap_told;
+    uint64_t position; /* of the next byte of output */
+    uint64_t after;    /* lines that end here or before are not sent */
 };
 
 static void free_stream(uv_handle_t *handle)
@@ -66,10 +70,33 @@ static void send_events(struct execd_event_stream *stream)
     buf_done(&stream->formatted);
 }
 
-static void on_line(void *ctx, const char *text, size_t length)
+static void format_gap(struct execd_event_stream *stream, uint64_t bytes, uint64_t offset)
+{
+    const struct http_sse_number numbers[] = {
+        {"bytes", (int64_t)bytes},
+        {"offset", (int64_t)offset},
+    };
+    http_sse_format(&stream->formatted, "gap", NULL, 0, numbers, ARRAY_LEN(numbers));
+}
+
+static void format_line(struct execd_event_stream *stream, const char *text, size_t length,
+                        uint64_t end)
+{
+    const struct http_sse_number offset = {"offset", (int64_t)end};
+    http_sse_format(&stream->formatted, stream->which == EXECD_STDOUT ? "stdout" : "stderr", text,
+                    length, &offset, stream->show_offsets ? 1 : 0);
+}
+
+static void on_line(void *ctx, const char *text, size_t length, uint64_t end)
 {
     struct execd_event_stream *stream = ctx;
-    http_sse_format_text(&stream->formatted, stream->event_type, text, length);
+    if (end <= stream->after)
+        return;
+    size_t missing = stream->lines[stream->which].missing;
+    if (missing > 0 && !stream->gap_told)
+        format_gap(stream, missing, end);
+    if (length > 0)
+        format_line(stream, text, length, end);
     if (stream->formatted.length >= EVENTS_SEND_BYTES)
         send_events(stream);
 }
@@ -101,9 +128,57 @@ struct execd_event_stream *execd_event_stream_start(struct http_exchange *exchan
 void execd_event_stream_output(struct execd_event_stream *stream, enum execd_output which,
                                const char *bytes, size_t length)
 {
-    stream->event_type = which == EXECD_STDOUT ? "stdout" : "stderr";
-    execd_lines_feed(&stream->lines[which], bytes, length, on_line, stream);
+    stream->which = which;
+    execd_lines_feed(&stream->lines[which], bytes, length, stream->position, on_line, stream);
+    stream->position += length;
     send_events(stream);
+}
+
+void execd_event_stream_show_offsets(struct execd_event_stream *stream)
+{
+    stream->show_offsets = true;
+}
+
+uint64_t execd_event_stream_position(const struct execd_event_stream *stream)
+{
+    return stream->position;
+}
+
+static void go_on_at(struct execd_event_stream *stream, const struct execd_spool_point *point)
+{
+    stream->position = point->offset;
+    for (size_t i = 0; i < ARRAY_LEN(stream->lines); i++)
+        execd_lines_resume(&stream->lines[i], &point->marks[i]);
+}
+
+void execd_event_stream_resume(struct execd_event_stream *stream,
+                               const struct execd_spool_point *point, uint64_t after, bool told)
+{
+    stream->after = after;
+    stream->gap_told = told;
+    go_on_at(stream, point);
+}
+
+/* Unfinished lines at the end of what is known of them: standard output's first. */
+static void finish_lines(struct execd_event_stream *stream)
+{
+    for (size_t i = 0; i < ARRAY_LEN(stream->lines); i++) {
+        stream->which = i == EXECD_STDOUT ? EXECD_STDOUT : EXECD_STDERR;
+        execd_lines_finish(&stream->lines[i], stream->position + 1 + i, on_line, stream);
+    }
+}
+
+void execd_event_stream_skip(struct execd_event_stream *stream,
+                             const struct execd_spool_point *point)
+{
+    bool show_offsets = stream->show_offsets;
+    stream->show_offsets = false; /* they did not end there */
+    finish_lines(stream);
+    stream->show_offsets = show_offsets;
+    format_gap(stream, point->offset - stream->position, point->offset);
+    send_events(stream);
+    stream->gap_told = true;
+    go_on_at(stream, point);
 }
 
 bool execd_event_stream_is_full(const struct execd_event_stream *stream)
@@ -152,10 +227,7 @@ void execd_event_stream_finish(struct execd_event_stream *stream,
                                const struct execd_process_result *result)
 {
     uv_timer_stop(&stream->ping);
-    stream->event_type = "stdout";
-    execd_lines_finish(&stream->lines[EXECD_STDOUT], on_line, stream);
-    stream->event_type = "stderr";
-    execd_lines_finish(&stream->lines[EXECD_STDERR], on_line, stream);
+    finish_lines(stream);
     send_events(stream);
     send_result(stream, result);
     http_exchange_end(stream->exchange);

@@ -29,13 +29,14 @@ struct execd_process {
     struct execd_process_events events;
     void *ctx;
     struct execd_child child;
-    int report;
+    int report; /* -1 once it is known whether the program was started */
+    uv_poll_t report_poll;
     uint64_t start_ns;
     struct output outputs[2]; /* by enum execd_output */
     uv_timer_t timeout;
     bool paused;
     bool exited;
-    struct execd_exit exit;
+    struct execd_process_result result;
     int open_handles;
 };
 
@@ -58,23 +59,41 @@ static void close_output(struct output *output)
     output->left = 0;
 }
 
+static void close_report(struct execd_process *process)
+{
+    if (process->report < 0)
+        return;
+    if (process->report_poll.type == UV_POLL)
+        uv_close((uv_handle_t *)&process->report_poll, on_handle_closed);
+    process->report = fd_close(process->report);
+}
+
 static void close_all(struct execd_process *process)
 {
     for (size_t i = 0; i < ARRAY_LEN(process->outputs); i++)
         close_output(&process->outputs[i]);
+    close_report(process);
     uv_close((uv_handle_t *)&process->timeout, on_handle_closed);
+}
+
+/* Has the program been started? Does nothing when that is known, or cannot be known yet. */
+static void learn_start(struct execd_process *process)
+{
+    if (process->report < 0)
+        return;
+    int r = execd_spawn_check(process->report, &process->result.error);
+    if (r == 0 && !process->exited)
+        return;
+    close_report(process);
+    process->result.started = r >= 0;
+    if (r >= 0 && process->events.on_start != NULL)
+        process->events.on_start(process->ctx);
 }
 
 static void finish(struct execd_process *process)
 {
-    struct execd_process_result result = {
-        .exit = process->exit,
-        .duration_ms = (clock_monotonic_ns() - process->start_ns) / 1000000,
-    };
-    result.started = execd_spawn_check(process->report, &result.error) >= 0;
-    process->report = fd_close(process->report);
-    close_all(process);
-    process->events.on_end(process->ctx, &result);
+    close_all(process); /* the memory goes later, from the loop */
+    process->events.on_end(process->ctx, &process->result);
 }
 
 /* One read of at most `max` bytes; false when there is nothing to read now or ever. */
@@ -126,7 +145,11 @@ static void on_child_exit(void *ctx, struct execd_exit exit)
 {
     struct execd_process *process = ctx;
     process->exited = true;
-    process->exit = exit;
+    learn_start(process);
+    process->result.exit = exit;
+    process->result.duration_ms = (clock_monotonic_ns() - process->start_ns) / 1000000;
+    if (process->events.on_exit != NULL)
+        process->events.on_exit(process->ctx, &process->result);
     for (size_t i = 0; i < ARRAY_LEN(process->outputs); i++) {
         struct output *output = &process->outputs[i];
         int bytes = 0;
@@ -134,6 +157,13 @@ static void on_child_exit(void *ctx, struct execd_exit exit)
             output->left = (size_t)bytes;
     }
     drain(process);
+}
+
+static void on_report(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    learn_start(poll->data);
 }
 
 static void on_timeout(uv_timer_t *timer)
@@ -187,34 +217,47 @@ static int open_output(struct execd_process *process, struct output *output, uv_
     return 0;
 }
 
+/* Somebody wants to know as soon as the program runs; the others learn it from its exit. */
+static void watch_report(struct execd_process *process, uv_loop_t *loop)
+{
+    if (process->events.on_start == NULL)
+        return;
+    if (uv_poll_init(loop, &process->report_poll, process->report) < 0)
+        return; /* it is told with the exit, then */
+    process->report_poll.data = process;
+    process->open_handles++;
+    uv_poll_start(&process->report_poll, UV_READABLE, on_report);
+}
+
 static int start(struct execd_process *process, struct execd *execd, struct execd_spawn *spawn,
-                 uint64_t timeout_ms, struct error *err)
+                 bool joined, struct error *err)
 {
     AUTO_CLOSE int out = -1;
     AUTO_CLOSE int error = -1;
     int r = open_output(process, &process->outputs[EXECD_STDOUT], execd->loop, &out, err);
-    if (r == 0)
+    if (r == 0 && !joined)
         r = open_output(process, &process->outputs[EXECD_STDERR], execd->loop, &error, err);
     if (r < 0)
         return r;
     spawn->out_fd = out;
-    spawn->err_fd = error;
+    spawn->err_fd = joined ? out : error;
     pid_t pid;
     r = execd_spawn_start(spawn, &pid, &process->report, err);
     if (r < 0)
         return r;
     execd_reaper_add(&execd->reaper, &process->child, pid, on_child_exit, process);
-    for (size_t i = 0; i < ARRAY_LEN(process->outputs); i++)
-        uv_poll_start(&process->outputs[i].poll, UV_READABLE, on_readable);
-    if (timeout_ms > 0)
-        uv_timer_start(&process->timeout, on_timeout, timeout_ms, 0);
+    for (size_t i = 0; i < ARRAY_LEN(process->outputs); i++) {
+        if (process->outputs[i].fd >= 0)
+            uv_poll_start(&process->outputs[i].poll, UV_READABLE, on_readable);
+    }
+    watch_report(process, execd->loop);
     return 0;
 }
 
-struct execd_process *execd_process_start(struct execd *execd, struct execd_spawn *spawn,
-                                          uint64_t timeout_ms,
-                                          const struct execd_process_events *events, void *ctx,
-                                          struct error *err)
+static struct execd_process *start_new(struct execd *execd, struct execd_spawn *spawn, bool joined,
+                                       uint64_t timeout_ms,
+                                       const struct execd_process_events *events, void *ctx,
+                                       struct error *err)
 {
     struct execd_process *process = mem_alloc(sizeof(*process));
     process->events = *events;
@@ -226,8 +269,27 @@ struct execd_process *execd_process_start(struct execd *execd, struct execd_spaw
     uv_timer_init(execd->loop, &process->timeout);
     process->timeout.data = process;
     process->open_handles = 1;
-    if (start(process, execd, spawn, timeout_ms, err) == 0)
-        return process;
-    close_all(process); /* nobody is told but the caller */
-    return NULL;
+    if (start(process, execd, spawn, joined, err) < 0) {
+        close_all(process); /* nobody is told but the caller */
+        return NULL;
+    }
+    if (timeout_ms > 0)
+        uv_timer_start(&process->timeout, on_timeout, timeout_ms, 0);
+    return process;
+}
+
+struct execd_process *execd_process_start(struct execd *execd, struct execd_spawn *spawn,
+                                          uint64_t timeout_ms,
+                                          const struct execd_process_events *events, void *ctx,
+                                          struct error *err)
+{
+    return start_new(execd, spawn, false, timeout_ms, events, ctx, err);
+}
+
+struct execd_process *execd_process_start_joined(struct execd *execd, struct execd_spawn *spawn,
+                                                 uint64_t timeout_ms,
+                                                 const struct execd_process_events *events,
+                                                 void *ctx, struct error *err)
+{
+    return start_new(execd, spawn, true, timeout_ms, events, ctx, err);
 }

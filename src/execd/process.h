@@ -30,8 +30,11 @@ struct execd_process_result {
 };
 
 /* Callbacks never run inside a call. After on_end, which comes exactly once, the pointer is dead.
- */
+ * The first two may be NULL. */
 struct execd_process_events {
+    void (*on_start)(void *ctx); /* the program runs; never when it could not be started */
+    /* The leader has exited, but what is in the pipes has yet to be handed on. Comes once. */
+    void (*on_exit)(void *ctx, const struct execd_process_result *result);
     void (*on_output)(void *ctx, enum execd_output which, const char *bytes, size_t length);
     void (*on_end)(void *ctx, const struct execd_process_result *result);
 };
@@ -43,6 +46,13 @@ struct execd_process *execd_process_start(struct execd *execd, struct execd_spaw
                                           uint64_t timeout_ms,
                                           const struct execd_process_events *events, void *ctx,
                                           struct error *err);
+
+/* The same with one pipe for standard output and error, so that their order is exact; all of it is
+ * told as EXECD_STDOUT. */
+struct execd_process *execd_process_start_joined(struct execd *execd, struct execd_spawn *spawn,
+                                                 uint64_t timeout_ms,
+                                                 const struct execd_process_events *events,
+                                                 void *ctx, struct error *err);
 
 void execd_process_pause(struct execd_process *process); /* idempotent, as is resume */
 void execd_process_resume(struct execd_process *process);

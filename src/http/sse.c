@@ -169,7 +169,20 @@ static int close_event(struct buf *out)
     return r < 0 ? r : buf_add(out, "}\n\n", 3);
 }
 
-int http_sse_format_text(struct buf *out, const char *type, const char *text, size_t length)
+static int add_number_member(struct buf *out, const struct http_sse_number *number)
+{
+    int r = buf_add_char(out, '"');
+    if (r == 0)
+        r = buf_add_str(out, number->key);
+    if (r == 0)
+        r = buf_add(out, "\":", 2);
+    if (r == 0)
+        r = add_number(out, number->value);
+    return r < 0 ? r : buf_add_char(out, ',');
+}
+
+int http_sse_format(struct buf *out, const char *type, const char *text, size_t length,
+                    const struct http_sse_number *numbers, size_t count)
 {
     size_t before = out->length;
     int r = open_event(out, type);
@@ -178,6 +191,8 @@ int http_sse_format_text(struct buf *out, const char *type, const char *text, si
         if (r == 0)
             r = buf_add_char(out, ',');
     }
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = add_number_member(out, &numbers[i]);
     if (r == 0)
         r = close_event(out);
     if (r < 0 && out->length > before) {
@@ -185,6 +200,11 @@ int http_sse_format_text(struct buf *out, const char *type, const char *text, si
         out->data[before] = '\0';
     }
     return r;
+}
+
+int http_sse_format_text(struct buf *out, const char *type, const char *text, size_t length)
+{
+    return http_sse_format(out, type, text, length, NULL, 0);
 }
 
 void http_sse_begin(struct http_exchange *exchange)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "http/server.h"
@@ -13,6 +14,13 @@ void http_sse_begin(struct http_exchange *exchange);
 
 /* Append one event to `out` (for tests and spools) ... */
 int http_sse_format_text(struct buf *out, const char *type, const char *text, size_t length);
+/* ... with members that are numbers, behind the text (which is left out when it is empty) ... */
+struct http_sse_number {
+    const char *key; /* a literal */
+    int64_t value;
+};
+int http_sse_format(struct buf *out, const char *type, const char *text, size_t length,
+                    const struct http_sse_number *numbers, size_t count);
 /* ... or send it. */
 void http_sse_send_text(struct http_exchange *exchange, const char *type, const char *text,
                         size_t length);

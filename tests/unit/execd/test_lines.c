@@ -13,8 +13,9 @@
 #include "execd/lines.h"
 
 /* Lines are collected as "<a><b>". */
-static void collect(void *ctx, const char *text, size_t length)
+static void collect(void *ctx, const char *text, size_t length, uint64_t end)
 {
+    (void)end;
     struct buf *out = ctx;
     assert_true(length > 0);
     assert_int_equal(buf_add_char(out, '<'), 0);
@@ -32,10 +33,10 @@ static void check_pieces(const char *input, const size_t *cuts, size_t cut_count
     execd_lines_init(&lines, max);
     for (size_t i = 0; i <= cut_count; i++) {
         size_t to = i < cut_count ? cuts[i] : strlen(input);
-        execd_lines_feed(&lines, input + from, to - from, collect, &out);
+        execd_lines_feed(&lines, input + from, to - from, from, collect, &out);
         from = to;
     }
-    execd_lines_finish(&lines, collect, &out);
+    execd_lines_finish(&lines, from, collect, &out);
     assert_string_equal(out.data, expected);
     execd_lines_done(&lines);
     buf_done(&out);
@@ -111,9 +112,10 @@ static void test_characters_are_not_split(void **state)
 }
 
 /* A line that never ends is handed on while it comes, and never more than the maximum is kept. */
-static void count(void *ctx, const char *text, size_t length)
+static void count(void *ctx, const char *text, size_t length, uint64_t end)
 {
     (void)text;
+    (void)end;
     assert_true(length <= EXECD_LINE_MAX);
     *(size_t *)ctx += length;
 }
@@ -127,13 +129,139 @@ static void test_endless_line(void **state)
     size_t seen = 0;
     execd_lines_init(&lines, EXECD_LINE_MAX);
     for (int i = 0; i < 64; i++) { /* 4 MiB */
-        execd_lines_feed(&lines, piece, sizeof(piece), count, &seen);
+        execd_lines_feed(&lines, piece, sizeof(piece), 0, count, &seen);
         assert_true(lines.partial.length <= EXECD_LINE_MAX);
     }
     assert_int_equal(seen, 3 * EXECD_LINE_MAX);
-    execd_lines_finish(&lines, count, &seen);
+    execd_lines_finish(&lines, 0, count, &seen);
     assert_int_equal(seen, 4 * EXECD_LINE_MAX);
     execd_lines_done(&lines);
+}
+
+/* --- ends and marks --------------------------------------------------------------------------- */
+
+#define RANDOM_BYTES 600
+#define RANDOM_MAX   11
+
+struct seen {
+    size_t which;
+    uint64_t end;
+    size_t length;
+    size_t missing;
+    char text[RANDOM_MAX];
+};
+struct record {
+    struct execd_lines lines[2];
+    size_t which;
+    struct seen seen[2 * RANDOM_BYTES];
+    size_t count;
+};
+
+static void remember(void *ctx, const char *text, size_t length, uint64_t end)
+{
+    struct record *record = ctx;
+    size_t missing = record->lines[record->which].missing;
+    assert_true(length <= RANDOM_MAX && (length > 0 || missing > 0));
+    if (record->count > 0)
+        assert_true(end > record->seen[record->count - 1].end); /* both together */
+    struct seen *seen = &record->seen[record->count++];
+    *seen = (struct seen){record->which, end, length, missing, ""};
+    memcpy(seen->text, text, length);
+}
+
+static void record_init(struct record *record)
+{
+    record->count = 0;
+    execd_lines_init(&record->lines[0], RANDOM_MAX);
+    execd_lines_init(&record->lines[1], RANDOM_MAX);
+}
+
+static void record_feed(struct record *record, size_t which, const char *bytes, size_t length,
+                        uint64_t position)
+{
+    record->which = which;
+    execd_lines_feed(&record->lines[which], bytes, length, position, remember, record);
+}
+
+static void record_finish(struct record *record, uint64_t total)
+{
+    for (record->which = 0; record->which < 2; record->which++) {
+        execd_lines_finish(&record->lines[record->which], total + 1 + record->which, remember,
+                           record);
+        execd_lines_done(&record->lines[record->which]);
+    }
+}
+
+/* From the cut on, a resumed pair of splitters says the same as one that saw everything: the same
+ * ends, and the same texts but for what the first line of each has lost. */
+static void check_resumed(const struct record *whole, const struct record *rest, uint64_t cut,
+                          const struct execd_line_mark marks[2])
+{
+    size_t from = 0;
+    while (from < whole->count && whole->seen[from].end <= cut)
+        from++;
+    assert_int_equal(rest->count, whole->count - from);
+    bool fresh[2] = {true, true};
+    for (size_t i = 0; i < rest->count; i++) {
+        const struct seen *got = &rest->seen[i];
+        const struct seen *want = &whole->seen[from + i];
+        assert_int_equal(got->which, want->which);
+        assert_int_equal(got->end, want->end);
+        assert_int_equal(got->length + got->missing, want->length);
+        assert_memory_equal(got->text, want->text + got->missing, got->length);
+        if (fresh[got->which])
+            assert_int_equal(got->missing, marks[got->which].length > want->length
+                                               ? want->length
+                                               : marks[got->which].length);
+        fresh[got->which] = false;
+    }
+}
+
+static char random_byte(void)
+{
+    static const char alphabet[] = "abcdefgh\n\r\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\xff";
+    return alphabet[(size_t)random() % (sizeof(alphabet) - 1)];
+}
+
+static void test_resume_at_every_point(void **state)
+{
+    (void)state;
+    static struct record whole;
+    static struct record rest;
+    srandom(4711);
+    for (int round = 0; round < 300; round++) {
+        char bytes[RANDOM_BYTES];
+        size_t which[RANDOM_BYTES];
+        for (size_t i = 0; i < RANDOM_BYTES; i++) {
+            bytes[i] = random_byte();
+            which[i] = i > 0 && random() % 5 != 0 ? which[i - 1] : (size_t)random() % 2;
+        }
+        size_t cut = (size_t)random() % RANDOM_BYTES;
+        struct execd_line_mark marks[2] = {0};
+        record_init(&whole);
+        record_init(&rest);
+        for (size_t i = 0, n; i < RANDOM_BYTES; i += n) {
+            if (i == cut) {
+                execd_lines_resume(&rest.lines[0], &marks[0]);
+                execd_lines_resume(&rest.lines[1], &marks[1]);
+            }
+            size_t most = 1 + (size_t)random() % 40;
+            for (n = 1;
+                 n < most && i + n < RANDOM_BYTES && i + n != cut && which[i + n] == which[i];)
+                n++;
+            record_feed(&whole, which[i], bytes + i, n, i);
+            execd_line_mark_feed(&marks[which[i]], RANDOM_MAX, bytes + i, n, i);
+            assert_true(marks[which[i]].length == 0 || marks[which[i]].start <= i + n);
+            if (i >= cut)
+                record_feed(&rest, which[i], bytes + i, n, i);
+        }
+        struct execd_line_mark at_cut[2] = {0};
+        for (size_t i = 0; i < cut; i++)
+            execd_line_mark_feed(&at_cut[which[i]], RANDOM_MAX, bytes + i, 1, i);
+        record_finish(&whole, RANDOM_BYTES);
+        record_finish(&rest, RANDOM_BYTES);
+        check_resumed(&whole, &rest, cut, at_cut);
+    }
 }
 
 int main(void)
@@ -143,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_long_lines_are_split),
         cmocka_unit_test(test_characters_are_not_split),
         cmocka_unit_test(test_endless_line),
+        cmocka_unit_test(test_resume_at_every_point),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
