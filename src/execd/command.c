@@ -1,122 +1,107 @@
-/* A command lives as long as its process or its answer, whichever is longer; on_process_end() and
- * on_stream_close() clear their pointer and the last one frees it. */
+/* From the request to the end of the process. on_output() records first and then feeds the clients
+ * that are up to date; those that are not read from the record, see command_stream.c. */
 #include "execd/command.h"
 
-#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/id.h"
 #include "base/mem.h"
+#include "execd/command_internal.h"
 #include "execd/command_request.h"
-#include "execd/event_stream.h"
-#include "execd/process.h"
 #include "execd/reply.h"
 
-struct execd_command {
-    struct execd *execd;
-    struct execd_command *next;
-    struct execd_command *previous;
-    char id[ID_HEX_LEN + 1];
-    struct execd_process *process;     /* NULL once ended */
-    struct execd_event_stream *stream; /* NULL once closed */
-};
-
-static void link_command(struct execd *execd, struct execd_command *command)
-{
-    command->execd = execd;
-    command->next = execd->commands;
-    if (command->next != NULL)
-        command->next->previous = command;
-    execd->commands = command;
-    execd->command_count++;
-}
-
-static void unlink_command(struct execd_command *command)
-{
-    struct execd *execd = command->execd;
-    if (command->next != NULL)
-        command->next->previous = command->previous;
-    if (command->previous != NULL)
-        command->previous->next = command->next;
-    else
-        execd->commands = command->next;
-    execd->command_count--;
-}
-
-static void release_if_over(struct execd_command *command)
-{
-    if (command->process != NULL || command->stream != NULL)
-        return;
-    struct execd *execd = command->execd;
-    unlink_command(command);
-    free(command);
-    execd_end_check(execd);
-}
+/* --- the process ------------------------------------------------------------------------------ */
 
 static void on_output(void *ctx, enum execd_output which, const char *bytes, size_t length)
 {
     struct execd_command *command = ctx;
-    if (command->stream == NULL)
-        return;
-    execd_event_stream_output(command->stream, which, bytes, length);
-    if (execd_event_stream_is_full(command->stream))
-        execd_process_pause(command->process);
+    struct execd *execd = command->execd;
+    if (command->spool == NULL)
+        command->spool = execd_spool_new(execd->spool_bytes, execd_env_find(&execd->env, "TMPDIR"));
+    uint64_t offset = execd_spool_total(command->spool);
+    execd_spool_append(command->spool, which, bytes, length);
+    execd_command_feed_readers(command, which, bytes, length, offset);
 }
 
-static void on_stream_drain(void *ctx)
+void execd_command_result(const struct execd_command *command, struct execd_process_result *ret)
+{
+    *ret = (struct execd_process_result){
+        .started = command->failure == NULL,
+        .exit = command->exit,
+        .duration_ms = command->duration_ms,
+    };
+    if (command->failure != NULL)
+        snprintf(ret->error.message, sizeof(ret->error.message), "%s", command->failure);
+}
+
+static void on_start(void *ctx)
 {
     struct execd_command *command = ctx;
-    if (command->process != NULL)
-        execd_process_resume(command->process);
+    if (command->starting == NULL)
+        return;
+    const struct execd_process_result started = {.started = true};
+    execd_event_stream_finish(command->starting, &started);
+}
+
+static void on_exit_of_leader(void *ctx, const struct execd_process_result *result)
+{
+    struct execd_command *command = ctx;
+    command->exited = true;
+    clock_gettime(CLOCK_REALTIME, &command->exited_at);
+    command->exit = result->exit;
+    command->duration_ms = result->duration_ms;
+    if (!result->started) {
+        command->failure = mem_dup(result->error.message);
+        if (command->starting != NULL)
+            execd_event_stream_finish(command->starting, result);
+    }
+    execd_command_input_close(command);
+    execd_command_interrupt_done(command);
 }
 
 static void on_process_end(void *ctx, const struct execd_process_result *result)
 {
+    (void)result; /* known from the exit */
     struct execd_command *command = ctx;
     command->process = NULL;
-    if (command->stream != NULL)
-        execd_event_stream_finish(command->stream, result);
-    release_if_over(command);
-}
-
-static void on_stream_close(void *ctx)
-{
-    struct execd_command *command = ctx;
-    command->stream = NULL;
-    if (command->process != NULL)
-        execd_process_resume(command->process); /* nobody listens: read and drop */
-    release_if_over(command);
-}
-
-void execd_commands_kill(struct execd *execd)
-{
-    for (struct execd_command *command = execd->commands; command; command = command->next) {
-        if (command->process != NULL)
-            execd_process_kill(command->process, SIGKILL);
-    }
+    execd_command_finish_readers(command);
+    execd_command_ended(command);
 }
 
 /* --- the start -------------------------------------------------------------------------------- */
 
 /* bash where the command's own PATH or the usual places have it, else sh. */
+static void find_shells(const struct execd_command_request *request,
+                        struct execd_programs *programs)
+{
+    const char *search = execd_env_find(&request->env, "PATH");
+    const char *const shells[] = {"bash", "sh"};
+    execd_programs_init(programs);
+    for (size_t i = 0; i < ARRAY_LEN(shells); i++) {
+        if (search != NULL)
+            execd_programs_add(programs, shells[i], search);
+        execd_programs_add(programs, shells[i], EXECD_PATH_DEFAULT);
+    }
+}
+
 static struct execd_process *start_shell(struct execd_command *command,
-                                         const struct execd_command_request *request,
+                                         const struct execd_command_request *request, int in_fd,
                                          struct error *err)
 {
-    static const struct execd_process_events events = {
+    static const struct execd_process_events foreground = {
+        .on_exit = on_exit_of_leader,
         .on_output = on_output,
         .on_end = on_process_end,
     };
-    const char *search = execd_env_find(&request->env, "PATH");
+    static const struct execd_process_events background = {
+        .on_start = on_start,
+        .on_exit = on_exit_of_leader,
+        .on_output = on_output,
+        .on_end = on_process_end,
+    };
     struct execd_programs programs;
-    execd_programs_init(&programs);
-    const char *const shells[] = {"bash", "sh"};
-    for (size_t i = 0; i < ARRAY_LEN(shells); i++) {
-        if (search != NULL)
-            execd_programs_add(&programs, shells[i], search);
-        execd_programs_add(&programs, shells[i], EXECD_PATH_DEFAULT);
-    }
+    find_shells(request, &programs);
     char option[] = "-c";
     char *argv[] = {NULL, option, request->command, NULL};
     struct execd_spawn spawn = {
@@ -125,35 +110,81 @@ static struct execd_process *start_shell(struct execd_command *command,
         .envp = execd_env_array(&request->env),
         .cwd = request->cwd,
         .credentials = request->has_credentials ? &request->credentials : NULL,
-        .in_fd = -1,
+        .in_fd = in_fd,
     };
     struct execd_process *process =
-        execd_process_start(command->execd, &spawn, request->timeout_ms, &events, command, err);
+        request->background
+            ? execd_process_start_joined(command->execd, &spawn, request->timeout_ms, &background,
+                                         command, err)
+            : execd_process_start(command->execd, &spawn, request->timeout_ms, &foreground, command,
+                                  err);
     execd_programs_done(&programs);
     return process;
 }
 
+static int start_process(struct execd_command *command, struct execd_command_request *request,
+                         struct error *err)
+{
+    AUTO_CLOSE int in_fd = -1;
+    if (request->input && execd_command_input_open(command, &in_fd, err) < 0)
+        return -1;
+    clock_gettime(CLOCK_REALTIME, &command->started_at);
+    command->process = start_shell(command, request, in_fd, err);
+    if (command->process == NULL) {
+        execd_command_input_close(command);
+        return -1;
+    }
+    command->background = request->background;
+    command->content = TAKE_PTR(request->command);
+    return 0;
+}
+
+/* --- the answer to the start of a background command ------------------------------------------ */
+
+static void on_starting_drain(void *ctx)
+{
+    (void)ctx; /* two events fit into any queue */
+}
+
+static void on_starting_close(void *ctx)
+{
+    struct execd_command *command = ctx;
+    command->starting = NULL;
+    command->execd->commands->streams--;
+    struct execd *execd = command->execd;
+    execd_command_release(command);
+    execd_end_check(execd);
+}
+
+static void answer_when_started(struct execd_command *command, struct http_exchange *exchange)
+{
+    static const struct execd_event_stream_events events = {
+        .on_drain = on_starting_drain,
+        .on_close = on_starting_close,
+    };
+    execd_command_hold(command);
+    command->execd->commands->streams++;
+    command->starting = execd_event_stream_start(exchange, command->id, &events, command);
+}
+
+/* --- the request ------------------------------------------------------------------------------ */
+
 static int start_command(struct execd *execd, struct http_exchange *exchange,
-                         const struct execd_command_request *request, struct error *err)
+                         struct execd_command_request *request, struct error *err)
 {
     if (execd->ending)
         return error_set(err, ERR_UNAVAILABLE, "the sandbox is ending");
-    if (execd->command_count >= EXECD_COMMANDS_MAX)
-        return error_set(err, ERR_UNAVAILABLE, "%d commands are running, which is the limit",
-                         EXECD_COMMANDS_MAX);
-    struct execd_command *command = mem_alloc(sizeof(*command));
-    link_command(execd, command);
-    id_new_hex(command->id);
-    command->process = start_shell(command, request, err);
-    if (command->process == NULL) {
-        release_if_over(command);
+    struct execd_command *command = execd_command_new(execd, err);
+    if (command == NULL)
+        return -1;
+    if (start_process(command, request, err) < 0) {
+        execd_command_discard(command);
         return -1;
     }
-    static const struct execd_event_stream_events events = {
-        .on_drain = on_stream_drain,
-        .on_close = on_stream_close,
-    };
-    command->stream = execd_event_stream_start(exchange, command->id, &events, command);
+    if (command->background)
+        answer_when_started(command, exchange);
+    else
+        execd_command_attach(command, exchange, 0, request->offsets);
     return 0;
 }
 

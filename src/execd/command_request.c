@@ -111,15 +111,13 @@ static int read_all(const json_t *body, const struct execd *execd,
 {
     if (!json_is_object(body))
         return error_set(err, ERR_INVALID, "the body must be a JSON object");
-    bool background = false;
     int64_t timeout_ms = 0;
     if (read_command(body, request, err) < 0 ||
-        http_json_bool(body, "background", &background, err) < 0 ||
+        http_json_bool(body, "background", &request->background, err) < 0 ||
+        http_json_bool(body, "stdin", &request->input, err) < 0 ||
+        http_json_bool(body, "offsets", &request->offsets, err) < 0 ||
         http_json_int(body, "timeout", 0, INT64_MAX, &timeout_ms, err) < 0)
         return -1;
-    if (background)
-        return error_set(err, ERR_UNSUPPORTED,
-                         "`background` is not supported; leave it out or send false");
     request->timeout_ms = (uint64_t)timeout_ms;
     execd_environment(execd, &request->env);
     if (read_envs(body, &request->env, err) < 0 || read_cwd(body, execd, request, err) < 0)

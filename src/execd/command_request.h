@@ -24,10 +24,13 @@ struct execd_command_request {
     struct execd_credentials credentials; /* with has_credentials */
     bool has_credentials;
     uint64_t timeout_ms; /* 0: none */
+    bool background;     /* the answer does not wait for its end */
+    bool input;          /* `stdin`: a pipe that requests write to, instead of /dev/null */
+    bool offsets;        /* output events carry offsets */
 };
 
-/* ERR_INVALID for the client's mistakes, ERR_UNSUPPORTED for `background`. *ret is filled on
- * success and then released with execd_command_request_done(). */
+/* ERR_INVALID for the client's mistakes. *ret is filled on success and then released with
+ * execd_command_request_done(). */
 int execd_command_request_parse(const struct execd *execd, const char *body, size_t length,
                                 struct execd_command_request *ret, struct error *err);
 void execd_command_request_done(struct execd_command_request *request);

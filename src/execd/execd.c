@@ -12,6 +12,7 @@
 #include "execd/entrypoint.h"
 #include "execd/pty.h"
 #include "execd/session.h"
+#include "execd/spool.h"
 
 #define ENDING_MS    2000
 #define ENV_FILE_MAX (1024 * 1024)
@@ -29,7 +30,12 @@ static void take_environment(struct execd_env *env)
 void execd_init(struct execd *execd, uv_loop_t *loop)
 {
     char cwd[PATH_MAX];
-    *execd = (struct execd){.loop = loop, .users = execd_users_system};
+    *execd = (struct execd){
+        .loop = loop,
+        .users = execd_users_system,
+        .spool_bytes = EXECD_SPOOL_BYTES_DEFAULT,
+        .keep_finished_ms = EXECD_COMMANDS_KEEP_MS,
+    };
     execd_env_init(&execd->env);
     take_environment(&execd->env);
     execd->cwd = mem_dup(getcwd(cwd, sizeof(cwd)) != NULL ? cwd : "/");
@@ -70,7 +76,7 @@ void execd_end(struct execd *execd, int exit_code)
 
 void execd_end_check(struct execd *execd)
 {
-    if (execd->ending && execd->commands == NULL && execd_sessions_are_over(execd) &&
+    if (execd->ending && execd_commands_are_over(execd) && execd_sessions_are_over(execd) &&
         execd_ptys_are_over(execd) && !execd_entrypoint_is_answering(execd))
         uv_stop(execd->loop);
 }

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 
 #include "execd/credentials.h"
@@ -11,7 +12,7 @@
 
 #define EXECD_VERSION "0.1.0"
 
-struct execd_command;
+struct execd_commands;
 struct execd_entrypoint;
 struct execd_metrics;
 struct execd_ptys;
@@ -31,10 +32,11 @@ struct execd {
     mode_t umask;
 
     struct execd_reaper reaper;
-    struct execd_command *commands; /* all whose process or answer is not finished */
-    size_t command_count;
     struct execd_entrypoint *entrypoint; /* NULL until there is one */
+    uint64_t spool_bytes;                /* recorded of each command's output, at most */
+    uint64_t keep_finished_ms;           /* how long finished commands are known */
     /* Made when first needed, so that an idle execd stays small. */
+    struct execd_commands *commands;
     struct execd_sessions *sessions;
     struct execd_ptys *ptys;
     struct execd_metrics *metrics;

@@ -19,9 +19,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "execd/command.h"
 #include "execd/entrypoint.h"
 #include "execd/execd.h"
 #include "execd/routes.h"
+#include "execd/spool.h"
 #include "http/server.h"
 
 #define DEFAULT_PORT 44772
@@ -31,6 +33,8 @@ struct options {
     int listen_fd;
     bool pid1;
     const char *token;
+    int spool_bytes;
+    int keep_finished_s;
 };
 
 static const char help_text[] =
@@ -43,30 +47,58 @@ static const char help_text[] =
     "  --pid1             be the init of the sandbox: reap orphans, end with the entrypoint\n"
     "  --access-token T   require the header X-EXECD-ACCESS-TOKEN: T\n"
     "                     (default: environment variable EXECD_ACCESS_TOKEN)\n"
+    "  --spool-bytes N    keep the last N bytes of each command's output for later readers\n"
+    "                     (default 16777216; or environment variable EXECD_SPOOL_BYTES)\n"
+    "  --keep-finished S  keep finished commands and their output S seconds (default 600)\n"
     "  --help, --version\n";
 
-enum { OPTION_PORT = 1, OPTION_LISTEN_FD, OPTION_PID1, OPTION_TOKEN, OPTION_HELP, OPTION_VERSION };
+enum {
+    OPTION_PORT = 1,
+    OPTION_LISTEN_FD,
+    OPTION_PID1,
+    OPTION_TOKEN,
+    OPTION_SPOOL_BYTES,
+    OPTION_KEEP_FINISHED,
+    OPTION_HELP,
+    OPTION_VERSION,
+};
 
 static const struct option long_options[] = {
     {"port", required_argument, NULL, OPTION_PORT},
     {"listen-fd", required_argument, NULL, OPTION_LISTEN_FD},
     {"pid1", no_argument, NULL, OPTION_PID1},
     {"access-token", required_argument, NULL, OPTION_TOKEN},
+    {"spool-bytes", required_argument, NULL, OPTION_SPOOL_BYTES},
+    {"keep-finished", required_argument, NULL, OPTION_KEEP_FINISHED},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
 };
 
-static bool parse_number(const char *option, uint64_t min, uint64_t max, int *ret)
+static bool parse_text(const char *name, const char *text, uint64_t min, uint64_t max, int *ret)
 {
     uint64_t value;
-    if (str_to_u64(optarg, min, max, &value) < 0) {
+    if (str_to_u64(text, min, max, &value) < 0) {
         fprintf(stderr, "opensandbox-execd: %s must be a number from %llu to %llu, not \"%s\"\n",
-                option, (unsigned long long)min, (unsigned long long)max, optarg);
+                name, (unsigned long long)min, (unsigned long long)max, text);
         return false;
     }
     *ret = (int)value;
     return true;
+}
+
+static bool parse_number(const char *option, uint64_t min, uint64_t max, int *ret)
+{
+    return parse_text(option, optarg, min, max, ret);
+}
+
+static bool read_environment(struct options *options)
+{
+    const char *spool = getenv("EXECD_SPOOL_BYTES");
+    options->token = getenv("EXECD_ACCESS_TOKEN");
+    return spool == NULL || *spool == '\0' ||
+           parse_text("EXECD_SPOOL_BYTES", spool, EXECD_SPOOL_BYTES_MIN, EXECD_SPOOL_BYTES_MAX,
+                      &options->spool_bytes);
 }
 
 /* 0: go on; else exit with *ret_code. */
@@ -74,6 +106,8 @@ static int parse_options(int argc, char **argv, struct options *options, int *re
 {
     *ret_code = 2;
     int option;
+    if (!read_environment(options))
+        return -1;
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
         switch (option) {
         case OPTION_PORT:
@@ -89,6 +123,15 @@ static int parse_options(int argc, char **argv, struct options *options, int *re
             break;
         case OPTION_TOKEN:
             options->token = optarg;
+            break;
+        case OPTION_SPOOL_BYTES:
+            if (!parse_number("--spool-bytes", EXECD_SPOOL_BYTES_MIN, EXECD_SPOOL_BYTES_MAX,
+                              &options->spool_bytes))
+                return -1;
+            break;
+        case OPTION_KEEP_FINISHED:
+            if (!parse_number("--keep-finished", 0, 7 * 86400, &options->keep_finished_s))
+                return -1;
             break;
         case OPTION_HELP:
             fputs(help_text, stdout);
@@ -246,7 +289,12 @@ int main(int argc, char **argv)
 {
     static struct execd execd;
     static uv_poll_t signal_poll;
-    struct options options = {.port = -1, .listen_fd = -1, .token = getenv("EXECD_ACCESS_TOKEN")};
+    struct options options = {
+        .port = -1,
+        .listen_fd = -1,
+        .spool_bytes = EXECD_SPOOL_BYTES_DEFAULT,
+        .keep_finished_s = EXECD_COMMANDS_KEEP_MS / 1000,
+    };
     int code;
     ensure_stdio();
     if (parse_options(argc, argv, &options, &code) < 0)
@@ -257,6 +305,8 @@ int main(int argc, char **argv)
     save_memory();
     execd.token = options.token;
     execd.pid1 = options.pid1;
+    execd.spool_bytes = (uint64_t)options.spool_bytes;
+    execd.keep_finished_ms = (uint64_t)options.keep_finished_s * 1000;
     execd.umask = umask(022);
     if (!options.pid1)
         umask(execd.umask); /* only an init decides; others keep what they were given */

@@ -42,8 +42,8 @@ class Basics(ExecdCase):
 
     def test_known_routes_that_are_not_built_are_501(self):
         for method, path in [("POST", "/session"), ("POST", "/code"), ("GET", "/metrics"), ("POST", "/files/mv"),
-                             ("GET", "/directories/list?path=/"), ("POST", "/pty"), ("DELETE", "/command?id=x"),
-                             ("GET", "/command/status/x"), ("PUT", "/proxy/80/x"), ("DELETE", "/files?path=x")]:
+                             ("GET", "/directories/list?path=/"), ("POST", "/pty"),
+                             ("PUT", "/proxy/80/x"), ("DELETE", "/files?path=x")]:
             self.assert_error(self.execd.json(method, path), 501, "NOT_SUPPORTED")
 
     def test_internal_is_not_on_tcp(self):
@@ -199,10 +199,6 @@ class Commands(ExecdCase):
         command = "echo ok #"
         events = self.execd.run(command + "x" * (131071 - len(command)))
         self.assertEqual(texts(events, "stdout"), ["ok"])
-
-    def test_background_is_not_supported(self):
-        self.assert_error(self.execd.json("POST", "/command", {"command": "true", "background": True}), 501,
-                          "NOT_SUPPORTED")
 
     def test_envs_are_for_this_command_only(self):
         self.assertEqual(texts(self.execd.run("echo $FOO", envs={"FOO": "a b\n c=d"}), "stdout"), ["a b c=d"])
