@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""All benchmarks against a server started for the run. Figures are ratios beside a peer in one run."""
+"""All benchmarks, each against a server or execd started for the run. Figures are ratios beside a peer in one run."""
 import argparse
 import os
 import subprocess
@@ -25,6 +25,7 @@ def main():
     build = (ROOT / arguments.build).resolve()
     os.environ["OSB_BIN_DIR"] = str(build / "bin")
     sys.path.insert(0, str(ROOT / "tests/support"))
+    from execd import Execd
     from harness import Server
 
     print(f"machine: {machine()}\n", flush=True)
@@ -32,6 +33,12 @@ def main():
         subprocess.run([build / "bin/bench-create", "127.0.0.1", str(server.port), server.key,
                         str(arguments.count), str(arguments.idle_count), str(arguments.idle_ms)],
                        check=True)
+    execd = Execd()
+    try:
+        subprocess.run([build / "bin/bench-command", "127.0.0.1", str(execd.port), str(2 * arguments.count),
+                        str(arguments.idle_count), "100"], check=True)
+    finally:
+        execd.stop()
 
 
 if __name__ == "__main__":
