@@ -1,6 +1,4 @@
-"""Very many commands, and very much output; part of test_execd_commands.py.
-
-OSB_SOAK=N repeats the crowd N times (tests/soak/)."""
+"""Very many commands, and very much output; part of test_execd_commands.py and of tests/soak/."""
 
 import asyncio
 import json
@@ -138,14 +136,14 @@ class Many(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, "commands are forgotten")
             time.sleep(0.1)
 
-    def test_crowd(self):
+    def run_crowds(self, turns):
         self.execd = Execd("--keep-finished", "5")
         self.addCleanup(self.execd.stop)
         # The allocator keeps a few blocks of each size once they were used, wherever they lie.
         asyncio.run(crowd(self.execd.port, 99, SHORT // 8, 0))
         self.settle()
         memory, fds = self.execd.memory_kib(), self.fds()
-        for turn in range(int(os.environ.get("OSB_SOAK", "1"))):
+        for turn in range(turns):
             cuts, lost, attached = asyncio.run(crowd(self.execd.port, turn, SHORT, LONG))
             self.assertGreater(cuts, (SHORT + LONG) // 5)
             self.assertGreater(attached, lost)
@@ -154,6 +152,9 @@ class Many(unittest.TestCase):
             if not SANITIZED:
                 wait_until(lambda: self.execd.memory_kib() <= memory + 512,
                            f"{self.execd.memory_kib()} KiB instead of {memory}")
+
+    def test_crowd(self):
+        self.run_crowds(1)
 
 
 class Flood(unittest.TestCase):

@@ -231,7 +231,7 @@ static void test_resume_at_every_point(void **state)
     srandom(4711);
     for (int round = 0; round < 300; round++) {
         char bytes[RANDOM_BYTES];
-        size_t which[RANDOM_BYTES];
+        size_t which[RANDOM_BYTES] = {0};
         for (size_t i = 0; i < RANDOM_BYTES; i++) {
             bytes[i] = random_byte();
             which[i] = i > 0 && random() % 5 != 0 ? which[i - 1] : (size_t)random() % 2;
