@@ -22,6 +22,7 @@ struct execd {
     uv_loop_t *loop;
     const char *token; /* every request must carry it; NULL: none needed */
     bool pid1;         /* ends with its entrypoint */
+    int port;          /* of TCP; 0: none */
 
     struct execd_users users;
     struct execd_env env;          /* what everything started here begins with */
