@@ -49,7 +49,7 @@ static const struct option table[] = {
      "accepted and checked, not used"},
     {"jupyter-token", "JUPYTER_TOKEN", "T", TEXT, AT(jupyter_token), 0, 0, "accepted, not used"},
     {"graceful-shutdown-timeout", "EXECD_API_GRACE_SHUTDOWN", "TIME", DURATION, AT(shutdown_ms), 0,
-     0, "accepted and checked, not used: streams end with their last event"},
+     0, "accepted and checked, not used: streams end at once"},
     {"jupyter-idle-poll-interval", "EXECD_JUPYTER_IDLE_POLL_INTERVAL", "TIME", DURATION,
      AT(idle_poll_ms), 0, 0, "accepted and checked, not used"},
     {"help", NULL, NULL, FLAG, AT(show_help), 0, 0, "show this"},
