@@ -91,11 +91,15 @@ if is_true "${OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT:-}"; then
 fi
 
 export EXECD_ENVS="${EXECD_ENVS:-$dir/.env}"
-if ! { mkdir -p "${EXECD_ENVS%/*}" && : >>"$EXECD_ENVS"; } 2>/dev/null; then
+case "$EXECD_ENVS" in
+*/*) mkdir -p "${EXECD_ENVS%/*}" 2>/dev/null ;;
+esac
+if ! { : >>"$EXECD_ENVS"; } 2>/dev/null; then
     say "cannot make $EXECD_ENVS"
 fi
 
 if [ -n "${EXECD_BOOTSTRAP_PRE_SCRIPT:-}" ] && [ -r "$EXECD_BOOTSTRAP_PRE_SCRIPT" ]; then
+    set +u # the script is not ours
     . "$EXECD_BOOTSTRAP_PRE_SCRIPT"
 fi
 
