@@ -1,6 +1,8 @@
 /* What keeps execd safe from what runs beside it, and what everything that runs here is spared. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
 
 /* When memory runs out the kernel shall take somebody else: sets our OOM score as low as it goes.
@@ -16,6 +18,10 @@ int execd_guard_undo_in_child(void);
  * Returns a copy (NULL stays NULL), wipes the original and the variable, and forbids other
  * processes of our user to look into us. */
 char *execd_guard_take_token(const char *token);
+
+/* Is clone3 refused with something else than ENOSYS? Old filters do that, and libc then makes no
+ * threads at all, since only ENOSYS has it try clone. */
+bool execd_guard_clone3_is_refused(void);
 
 /* From now on clone3 answers ENOSYS to us and everything started here. */
 int execd_guard_block_clone3(struct error *err);

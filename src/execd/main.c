@@ -220,7 +220,8 @@ static int read_options(struct execd_options *options, int argc, char **argv, in
  * made when the signals are blocked and the filter is in place, for they inherit both. */
 static int set_up(struct execd *execd, const struct execd_options *options, struct error *err)
 {
-    if (options->block_clone3 && execd_guard_block_clone3(err) < 0)
+    if ((options->block_clone3 || execd_guard_clone3_is_refused()) &&
+        execd_guard_block_clone3(err) < 0)
         return -1;
     execd_guard_from_oom();
     AUTO_FREE char *token = execd_guard_take_token(options->token);

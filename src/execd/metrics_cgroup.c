@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -19,21 +19,9 @@
 bool execd_cgroup_read_file(const char *root, const char *path, struct buf *ret)
 {
     char full[PATH_MAX];
-    struct stat st;
     int length = snprintf(full, sizeof(full), "%s%s", root, path);
-    if (length < 0 || (size_t)length >= sizeof(full))
-        return false;
-    AUTO_CLOSE int fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return false;
-    for (;;) {
-        char bytes[4096];
-        ssize_t n = read(fd, bytes, sizeof(bytes));
-        if (n < 0 || (n > 0 && buf_add(ret, bytes, (size_t)n) < 0))
-            return false;
-        if (n == 0)
-            return ret->length > 0;
-    }
+    return length > 0 && (size_t)length < sizeof(full) &&
+           file_read_at(AT_FDCWD, full, ret, NULL) == 0 && ret->length > 0;
 }
 
 bool execd_cgroup_read(const struct execd_cgroup *cgroup, const char *name, struct buf *ret)

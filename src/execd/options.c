@@ -33,7 +33,7 @@ static const struct option table[] = {
      "serve the listening socket inherited as file descriptor N,\n"
      "with /internal/, instead of TCP (unless --port is given too)"},
     {"pid1", NULL, NULL, FLAG, AT(pid1), 0, 0,
-     "be the init of the sandbox: reap orphans, end with the entrypoint"},
+     "be the init: reap orphans, end with the entrypoint"},
     {"bootstrap", NULL, NULL, FLAG, AT(bootstrap), 0, 0,
      "as --pid1, and start the entrypoint: BOOTSTRAP_CMD in a shell,\n"
      "else PROGRAM, else a shell (BOOTSTRAP_SHELL, bash or sh; with -c\n"
@@ -94,8 +94,8 @@ char *execd_options_help(void)
         "  EXECD_LOG_FILE          append the log to this file instead of stderr\n"
         "  OPENSANDBOX_LOG_OUTPUT  stdout, stderr or a file: the same, if the former is not set\n"
         "  EXECD_CLONE3_COMPAT     1, true, yes, on or reexec: clone3 answers ENOSYS to all that\n"
-        "                          runs here, for old programs under strange seccomp profiles;\n"
-        "                          without CAP_SYS_ADMIN this also sets no_new_privs\n");
+        "                          runs here; without CAP_SYS_ADMIN this sets no_new_privs, too.\n"
+        "                          Done anyway where clone3 is refused in another way\n");
     return buf_take(&out);
 }
 
