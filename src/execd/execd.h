@@ -43,6 +43,7 @@ struct execd {
 
     bool ending;
     int exit_code;
+    uv_timer_t rest;     /* see rest.h */
     uv_timer_t deadline; /* of the ending: a stopped reader must not keep us alive */
 };
 

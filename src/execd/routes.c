@@ -8,6 +8,7 @@
 #include "execd/proxy.h"
 #include "execd/pty.h"
 #include "execd/reply.h"
+#include "execd/rest.h"
 #include "execd/session.h"
 #include "http/router.h"
 
@@ -97,6 +98,7 @@ void execd_routes_handle(struct http_exchange *exchange, void *ctx)
 {
     const struct execd_listener *listener = ctx;
     struct execd *execd = listener->execd;
+    execd_rest_postpone(execd);
     if (!has_token(exchange, execd->token)) {
         http_exchange_reply_error(exchange, 401, "UNAUTHORIZED",
                                   "the header X-EXECD-ACCESS-TOKEN is missing or wrong");
