@@ -85,7 +85,8 @@ int execd_guard_block_clone3(struct error *err)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {.len = ARRAY_LEN(code), .filter = code};
-    /* Of two filters that answer with an error the newer one's counts. Only who cannot do without gives up set-id programs for it. */
+    /* Of two filters that answer with an error the newer one's counts. Only who cannot do without
+     * gives up set-id programs for it. */
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 ||
         (errno == EACCES && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0))

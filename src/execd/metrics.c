@@ -15,7 +15,7 @@
 /* A difference over less than this says more about the scheduler than about the sandbox. */
 #define SPAN_MIN_NS 500000000U
 /* So long after the last question the looks are stopped. */
-#define QUIET_TICKS 10
+#define QUIET_TICKS    10
 #define LINE_MAX_BYTES 512
 
 /* Somebody who waits for samples: one, or all to come. */

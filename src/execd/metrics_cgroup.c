@@ -1,7 +1,7 @@
 /* /proc/self/cgroup tells the group of each hierarchy as a path from the hierarchy's root, and
- * /proc/self/mountinfo which part of the hierarchy is mounted where. A container often sees only its
- * own group, mounted over /sys/fs/cgroup/..., with a path that means nothing inside: then the mount
- * point is the group. */
+ * /proc/self/mountinfo which part of the hierarchy is mounted where. A container often sees only
+ * its own group, mounted over /sys/fs/cgroup/..., with a path that means nothing inside: then the
+ * mount point is the group. */
 #include "execd/metrics_cgroup.h"
 
 #include <fcntl.h>
@@ -166,7 +166,7 @@ static bool find_mounted(const char *root, const char *controller, struct member
             (v2 && member.v1_path != NULL) || path == NULL)
             continue;
         const char *rest = below(path, mount.root);
-        struct execd_cgroup candidate;
+        struct execd_cgroup candidate = {.v2 = v2};
         if (rest != NULL && set_path(&candidate, root, mount.point, rest, v2))
             found_exactly = true;
         else if (found || !set_path(&candidate, root, mount.point, "", v2))

@@ -26,5 +26,6 @@ bool execd_cgroup_up(struct execd_cgroup *cgroup);
 /* A file of the group, appended to `ret`. */
 bool execd_cgroup_read(const struct execd_cgroup *cgroup, const char *name, struct buf *ret);
 
-/* Any small file below root; what does not fit into `ret` counts as absent, as does an empty one. */
+/* Any small file below root; what does not fit into `ret` counts as absent, as does an empty one.
+ */
 bool execd_cgroup_read_file(const char *root, const char *path, struct buf *ret);

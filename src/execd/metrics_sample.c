@@ -1,5 +1,5 @@
-/* Limits hold for a group and everything below it, so the tightest one from our own group upwards is
- * the one that counts, and memory is what was charged there. */
+/* Limits hold for a group and everything below it, so the tightest one from our own group upwards
+ * is the one that counts, and memory is what was charged there. */
 #include "execd/metrics_sample.h"
 
 #include <inttypes.h>
@@ -125,7 +125,8 @@ static bool read_group_cpu(struct execd_sample *sample, const char *root)
     return true;
 }
 
-/* "cpu  user nice system idle iowait irq softirq steal ...", one such line for all and one for each.
+/* "cpu  user nice system idle iowait irq softirq steal ...", one such line for all and one for
+ * each.
  */
 static bool read_machine_cpu(struct execd_sample *sample, const char *root)
 {
@@ -150,8 +151,7 @@ static bool read_machine_cpu(struct execd_sample *sample, const char *root)
     return true;
 }
 
-double execd_sample_cpu_percent(const struct execd_sample *before,
-                                const struct execd_sample *after)
+double execd_sample_cpu_percent(const struct execd_sample *before, const struct execd_sample *after)
 {
     if (after->at_ns <= before->at_ns || after->cpu_used_ns <= before->cpu_used_ns)
         return 0;
@@ -171,8 +171,8 @@ static uint64_t machine_memory(const char *meminfo)
     return sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 0;
 }
 
-/* What was charged to a group, less the pages of files that nobody has used lately: the kernel takes
- * those back before it refuses anything. */
+/* What was charged to a group, less the pages of files that nobody has used lately: the kernel
+ * takes those back before it refuses anything. */
 static bool read_group_use(const struct execd_cgroup *cgroup, uint64_t *ret)
 {
     uint64_t used;

@@ -83,8 +83,9 @@ char *execd_options_help(void)
 {
     struct buf out;
     buf_init(&out, HELP_MAX);
-    (void)buf_add_str(&out, "Usage: opensandbox-execd [OPTION...] [--bootstrap [-- PROGRAM ARG...]]\n"
-                            "Run commands and move files inside a sandbox, over HTTP.\n\n");
+    (void)buf_add_str(&out,
+                      "Usage: opensandbox-execd [OPTION...] [--bootstrap [-- PROGRAM ARG...]]\n"
+                      "Run commands and move files inside a sandbox, over HTTP.\n\n");
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         add_option(&out, &table[i]);
     (void)buf_add_str(
@@ -172,8 +173,8 @@ int execd_duration_parse(const char *text, int64_t *ret_ms)
         if (r < 0 || unit == 0)
             return r < 0 ? r : -EINVAL;
         /* The fraction in two steps: billionths of an hour in nanoseconds do not fit at once. */
-        int64_t fraction = unit >= 1000000000 ? unit / 1000000000 * billionths
-                                              : unit * billionths / 1000000000;
+        int64_t fraction =
+            unit >= 1000000000 ? unit / 1000000000 * billionths : unit * billionths / 1000000000;
         if (__builtin_mul_overflow(whole, unit, &part) ||
             __builtin_add_overflow(total, part, &total) ||
             __builtin_add_overflow(total, fraction, &total))
@@ -199,10 +200,9 @@ static int set_value(struct execd_options *options, const struct option *option,
         return 0;
     case NUMBER:
         if (str_to_u64(value, option->min, option->max, &number) < 0)
-            return error_set(err, ERR_INVALID,
-                             "%s must be a number from %llu to %llu, not \"%.80s\"", source,
-                             (unsigned long long)option->min, (unsigned long long)option->max,
-                             value);
+            return error_set(
+                err, ERR_INVALID, "%s must be a number from %llu to %llu, not \"%.80s\"", source,
+                (unsigned long long)option->min, (unsigned long long)option->max, value);
         *(int64_t *)member = (int64_t)number;
         return 0;
     case DURATION:
@@ -230,8 +230,8 @@ static int read_variables(struct execd_options *options, execd_getenv_fn *get_va
 {
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         const char *value = find_variable(get_variable, table[i].variable);
-        AUTO_FREE char *source = value != NULL ? mem_printf("the variable %s", table[i].variable)
-                                               : NULL;
+        AUTO_FREE char *source =
+            value != NULL ? mem_printf("the variable %s", table[i].variable) : NULL;
         if (value != NULL && set_value(options, &table[i], source, value, err) < 0)
             return -EINVAL;
     }

@@ -9,9 +9,9 @@
 #include "http/proxy.h"
 #include "http/quote.h"
 
-#define EGRESS_PORT   18080
-#define IDLE_MAX      16 /* connections kept for the next request */
-#define IDLE_MS       30000
+#define EGRESS_PORT 18080
+#define IDLE_MAX    16 /* connections kept for the next request */
+#define IDLE_MS     30000
 
 enum execd_proxy_parse execd_proxy_parse(const char *target, struct execd_proxy_path *ret)
 {

@@ -296,7 +296,7 @@ class Commands(ExecdCase):
             rates.append(self.execd.memory_kib())
         if not SANITIZED:
             self.assertLess(max(rates) - before, 8 * 1024, "memory stays bounded")
-        self.assertEqual(rates[-1], rates[-2], "and nothing moves any more")
+        self.assertLessEqual(rates[-1], rates[-2], "and nothing moves any more")
         self.assertIn("init", data)
         # It goes on when we read again.
         total = 0

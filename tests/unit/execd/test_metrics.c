@@ -156,7 +156,8 @@ static void test_v1(void **state)
     (void)state;
     put_machine();
     put_v1("4:memory:/p/q\n3:cpu,cpuacct:/docker/x/y\n1:name=systemd:/\n0::/z\n");
-    put("/sys/fs/cgroup/unified/z/cpu.stat", "usage_usec 999\n"); /* not where the controllers are */
+    put("/sys/fs/cgroup/unified/z/cpu.stat",
+        "usage_usec 999\n"); /* not where the controllers are */
     put("/sys/fs/cgroup/cpu,cpuacct/y/cpuacct.usage", "123456789\n");
     put("/sys/fs/cgroup/cpu,cpuacct/y/cpu.cfs_quota_us", "-1\n");
     put("/sys/fs/cgroup/cpu,cpuacct/y/cpu.cfs_period_us", "100000\n");
@@ -164,7 +165,8 @@ static void test_v1(void **state)
     put("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
     put("/sys/fs/cgroup/mem ory/p/q/memory.limit_in_bytes", "9223372036854771712\n");
     put("/sys/fs/cgroup/mem ory/p/q/memory.usage_in_bytes", "31457280\n");
-    put("/sys/fs/cgroup/mem ory/p/q/memory.stat", "inactive_file 1\ntotal_inactive_file 10485760\n");
+    put("/sys/fs/cgroup/mem ory/p/q/memory.stat",
+        "inactive_file 1\ntotal_inactive_file 10485760\n");
     struct execd_sample sample = read_sample();
     assert_int_equal(sample.cpu_used_ns, 123456789);
     assert_int_equal(sample.cpu_count, 3);

@@ -91,10 +91,10 @@ static void assert_refused(int r, const struct error *err, const char *part)
         fail_msg("\"%s\" does not hold \"%s\"", err->message, part);
 }
 
-#define REFUSED(text, part)                                          \
-    do {                                                             \
-        struct execd_options options_;                               \
-        struct error err_ = ERROR_INIT;                              \
+#define REFUSED(text, part)                                           \
+    do {                                                              \
+        struct execd_options options_;                                \
+        struct error err_ = ERROR_INIT;                               \
         assert_refused(PARSE(&options_, &err_, text), &err_, (part)); \
     } while (0)
 
@@ -153,9 +153,9 @@ static void test_clone3(void **state)
         const char *text;
         int r;
         bool blocked;
-    } cases[] = {{"1", 0, true},      {"TRUE", 0, true},   {"yes", 0, true},  {"on", 0, true},
-                 {"reexec", 0, true}, {"0", 0, false},     {"off", 0, false}, {"", 0, false},
-                 {"maybe", -1, false}};
+    } cases[] = {{"1", 0, true},    {"TRUE", 0, true},   {"yes", 0, true},
+                 {"on", 0, true},   {"reexec", 0, true}, {"0", 0, false},
+                 {"off", 0, false}, {"", 0, false},      {"maybe", -1, false}};
     variable_name = "EXECD_CLONE3_COMPAT";
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct execd_options options;
@@ -210,14 +210,10 @@ static void test_help_names_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_all_ways_to_write_an_option),
-        cmocka_unit_test(test_entrypoint),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_variables),
-        cmocka_unit_test(test_clone3),
-        cmocka_unit_test(test_durations),
-        cmocka_unit_test(test_help_names_everything),
+        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_all_ways_to_write_an_option),
+        cmocka_unit_test(test_entrypoint), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_variables),  cmocka_unit_test(test_clone3),
+        cmocka_unit_test(test_durations),  cmocka_unit_test(test_help_names_everything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
