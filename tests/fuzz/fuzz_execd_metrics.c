@@ -22,6 +22,14 @@ static void remove_root(void)
     file_remove_tree_at(AT_FDCWD, root, NULL);
 }
 
+static void require(int condition)
+{
+    if (condition)
+        return;
+    remove_root();
+    abort();
+}
+
 static void make_root(void)
 {
     char path[128];
@@ -31,8 +39,7 @@ static void make_root(void)
         abort();
     for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
         snprintf(path, sizeof(path), "%s/%s", root, folders[i]);
-        if (file_make_dirs(path, 0755, NULL) < 0)
-            abort();
+        require(file_make_dirs(path, 0755, NULL) == 0);
     }
     atexit(remove_root);
 }
@@ -42,8 +49,7 @@ static void put(const char *name, const char *bytes, size_t length)
     char path[128];
     snprintf(path, sizeof(path), "%s/%s", root, name);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || file_write_all(fd, bytes, length) < 0)
-        abort();
+    require(fd >= 0 && file_write_all(fd, bytes, length) == 0);
     close(fd);
 }
 
@@ -67,13 +73,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct execd_sample sample;
     if (execd_sample_read(&sample, root, 4, NULL) < 0)
         return 0;
-    if (sample.cpu_count < 1 || sample.cpu_count > 4)
-        abort();
+    require(sample.cpu_count >= 1 && sample.cpu_count <= 4);
     struct execd_sample later = sample;
     later.at_ns++;
     later.cpu_used_ns += 1000;
     double percent = execd_sample_cpu_percent(&sample, &later);
-    if (!(percent >= 0 && percent <= 100))
-        abort();
+    require(percent >= 0 && percent <= 100);
     return 0;
 }
