@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "execd/reply.h"
-#include "execd/spawn.h"
 #include "http/json.h"
 
 enum state { STARTING, RUNNING, OVER };
@@ -38,6 +38,8 @@ struct execd_entrypoint {
     bool watching;                  /* report_poll is open */
     struct http_exchange *exchange; /* of /internal/start, until it is closed */
     bool failed;                    /* the start failed and was answered */
+    bool bootstrap;                 /* came with the command line: nobody waits for an answer */
+    bool terminated;                /* SIGTERM was passed to it */
 };
 
 /* --- the request ------------------------------------------------------------------------------ */
@@ -185,6 +187,13 @@ static void adopt_settings(struct execd *execd, struct settings *settings)
     execd->has_user = settings->has_user;
 }
 
+/* Who started us shall see why there is no sandbox: exit codes as those of a shell. */
+static void end_without_entrypoint(struct execd *execd, const struct error *err)
+{
+    log_error("%s", err->message);
+    execd_end(execd, err->sys == ENOENT ? 127 : 126);
+}
+
 /* Has the exec happened or failed? Then answer and leave the state STARTING. */
 static void settle_start(struct execd_entrypoint *entrypoint)
 {
@@ -210,6 +219,8 @@ static void settle_start(struct execd_entrypoint *entrypoint)
     if (entrypoint->exchange != NULL)
         http_exchange_reply_error(entrypoint->exchange, 400, "INVALID_REQUEST_BODY", "%s",
                                   err.message);
+    if (entrypoint->bootstrap)
+        end_without_entrypoint(entrypoint->execd, &err);
 }
 
 static void on_report(uv_poll_t *poll, int status, int events)
@@ -230,12 +241,38 @@ static void on_child_exit(void *ctx, struct execd_exit exit)
         return;
     }
     entrypoint->state = OVER;
-    if (execd->pid1)
+    if (entrypoint->bootstrap && entrypoint->terminated)
+        execd_end(execd, 0); /* it was asked to end, and did */
+    else if (execd->pid1)
         execd_end(execd, exit.signal != 0 ? 128 + exit.signal : exit.code);
 }
 
-static int spawn_entrypoint(struct execd *execd, struct execd_entrypoint *entrypoint,
+static int spawn_entrypoint(struct execd_entrypoint *entrypoint, struct execd_spawn *spawn,
                             struct error *err)
+{
+    struct execd *execd = entrypoint->execd;
+    struct settings *settings = &entrypoint->settings;
+    spawn->envp = execd_env_array(&settings->env);
+    spawn->cwd = settings->cwd;
+    spawn->credentials = settings->has_user ? &settings->user : NULL;
+    int r = execd_spawn_start(spawn, &entrypoint->pid, &entrypoint->report, err);
+    if (r < 0) {
+        err->code = ERR_INTERNAL; /* the kernel's refusal is not the caller's mistake */
+        return r;
+    }
+    execd_reaper_add(&execd->reaper, &entrypoint->child, entrypoint->pid, on_child_exit,
+                     entrypoint);
+    entrypoint->report_poll.data = entrypoint;
+    uv_poll_init(execd->loop, &entrypoint->report_poll, entrypoint->report);
+    uv_poll_start(&entrypoint->report_poll, UV_READABLE, on_report);
+    entrypoint->watching = true;
+    execd->entrypoint = entrypoint;
+    return 0;
+}
+
+/* --- /internal/start -------------------------------------------------------------------------- */
+
+static int spawn_requested(struct execd_entrypoint *entrypoint, struct error *err)
 {
     struct settings *settings = &entrypoint->settings;
     struct execd_programs programs;
@@ -245,35 +282,14 @@ static int spawn_entrypoint(struct execd *execd, struct execd_entrypoint *entryp
     struct execd_spawn spawn = {
         .programs = &programs,
         .argv = settings->argv,
-        .envp = execd_env_array(&settings->env),
-        .cwd = settings->cwd,
-        .credentials = settings->has_user ? &settings->user : NULL,
         .in_fd = -1,
         .out_fd = -1,
         .err_fd = -1,
         .new_session = true,
     };
-    int r = execd_spawn_start(&spawn, &entrypoint->pid, &entrypoint->report, err);
+    int r = spawn_entrypoint(entrypoint, &spawn, err);
     execd_programs_done(&programs);
-    if (r < 0) {
-        err->code = ERR_INTERNAL; /* the kernel's refusal is not the caller's mistake */
-        return r;
-    }
-    execd_reaper_add(&execd->reaper, &entrypoint->child, entrypoint->pid, on_child_exit,
-                     entrypoint);
-    return 0;
-}
-
-static void watch_start(struct execd_entrypoint *entrypoint, struct http_exchange *exchange)
-{
-    struct execd *execd = entrypoint->execd;
-    entrypoint->report_poll.data = entrypoint;
-    uv_poll_init(execd->loop, &entrypoint->report_poll, entrypoint->report);
-    uv_poll_start(&entrypoint->report_poll, UV_READABLE, on_report);
-    entrypoint->watching = true;
-    entrypoint->exchange = exchange;
-    http_exchange_on_close(exchange, on_close, entrypoint);
-    execd->entrypoint = entrypoint;
+    return r;
 }
 
 static void on_body(struct http_exchange *exchange, const char *body, size_t length, void *ctx)
@@ -289,12 +305,13 @@ static void on_body(struct http_exchange *exchange, const char *body, size_t len
     entrypoint->execd = execd;
     json_t *json = http_json_parse(body, length, &err);
     if (json == NULL || read_settings(execd, json, &entrypoint->settings, &err) < 0 ||
-        spawn_entrypoint(execd, entrypoint, &err) < 0) {
+        spawn_requested(entrypoint, &err) < 0) {
         execd_reply_failure(exchange, "INVALID_REQUEST_BODY", &err);
         settings_done(&entrypoint->settings);
         free(entrypoint);
     } else {
-        watch_start(entrypoint, exchange);
+        entrypoint->exchange = exchange;
+        http_exchange_on_close(exchange, on_close, entrypoint);
     }
     json_decref(json);
 }
@@ -306,15 +323,58 @@ void execd_entrypoint_handle_start(struct http_exchange *exchange,
     http_exchange_collect(exchange, EXECD_START_BODY_MAX, on_body, ctx);
 }
 
+/* --- --bootstrap ------------------------------------------------------------------------------ */
+
+/* With a terminal of ours the entrypoint stays in our session and takes the foreground, so that
+ * keys reach it and a shell there has job control. */
+static void give_terminal(const struct execd_entrypoint *entrypoint)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGTTOU, &ignore, NULL);
+    tcsetpgrp(STDIN_FILENO, entrypoint->pid);
+    kill(-entrypoint->pid, SIGCONT); /* it may have tried to read before this */
+}
+
+int execd_entrypoint_start(struct execd *execd, const struct execd_programs *programs, char **argv,
+                           struct error *err)
+{
+    struct execd_entrypoint *entrypoint = mem_alloc(sizeof(*entrypoint));
+    entrypoint->execd = execd;
+    entrypoint->bootstrap = true;
+    execd_env_copy(&entrypoint->settings.env, &execd->env);
+    entrypoint->settings.cwd = mem_dup(execd->cwd);
+    add_defaults(execd, &entrypoint->settings);
+    bool terminal = tcgetpgrp(STDIN_FILENO) >= 0;
+    struct execd_spawn spawn = {
+        .programs = programs,
+        .argv = argv,
+        .in_fd = STDIN_FILENO,
+        .out_fd = STDOUT_FILENO,
+        .err_fd = STDERR_FILENO,
+        .new_session = !terminal,
+    };
+    if (spawn_entrypoint(entrypoint, &spawn, err) < 0) {
+        settings_done(&entrypoint->settings);
+        free(entrypoint);
+        return -1;
+    }
+    if (terminal)
+        give_terminal(entrypoint);
+    return 0;
+}
+
+/* --- for the others --------------------------------------------------------------------------- */
+
 bool execd_entrypoint_is_answering(const struct execd *execd)
 {
     return execd->entrypoint != NULL && execd->entrypoint->exchange != NULL;
 }
 
-bool execd_entrypoint_kill(const struct execd *execd, int signal)
+bool execd_entrypoint_kill(struct execd *execd, int signal)
 {
     if (execd->entrypoint == NULL || execd->entrypoint->state != RUNNING)
         return false;
+    execd->entrypoint->terminated |= signal == SIGTERM;
     execd_child_kill_group(&execd->entrypoint->child, signal);
     return true;
 }

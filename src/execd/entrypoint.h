@@ -10,6 +10,7 @@
 #pragma once
 
 #include "execd/execd.h"
+#include "execd/spawn.h"
 #include "http/router.h"
 
 #define EXECD_START_BODY_MAX (4 * 1024 * 1024)
@@ -22,4 +23,10 @@ void execd_entrypoint_handle_start(struct http_exchange *exchange,
 bool execd_entrypoint_is_answering(const struct execd *execd);
 
 /* Signal the entrypoint's process group. False when there is none running. */
-bool execd_entrypoint_kill(const struct execd *execd, int signal);
+bool execd_entrypoint_kill(struct execd *execd, int signal);
+
+/* Start the entrypoint that came with the command line, with our own input, output, environment and
+ * directory. `argv` and `programs` are not used after the call. When the program cannot be executed
+ * execd ends with 127 (there is none) or 126; after a SIGTERM that was passed on, with 0. */
+int execd_entrypoint_start(struct execd *execd, const struct execd_programs *programs, char **argv,
+                           struct error *err);

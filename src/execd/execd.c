@@ -40,6 +40,7 @@ void execd_init(struct execd *execd, uv_loop_t *loop)
     take_environment(&execd->env);
     execd->cwd = mem_dup(getcwd(cwd, sizeof(cwd)) != NULL ? cwd : "/");
     uv_timer_init(loop, &execd->deadline);
+    uv_timer_init(loop, &execd->rest);
 }
 
 void execd_environment(const struct execd *execd, struct execd_env *ret)

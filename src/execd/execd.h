@@ -23,6 +23,7 @@ struct execd {
     uv_loop_t *loop;
     const char *token; /* every request must carry it; NULL: none needed */
     bool pid1;         /* ends with its entrypoint */
+    int port;          /* of TCP; 0: none */
 
     struct execd_users users;
     struct execd_env env;          /* what everything started here begins with */
@@ -44,6 +45,7 @@ struct execd {
 
     bool ending;
     int exit_code;
+    uv_timer_t rest;     /* see rest.h */
     uv_timer_t deadline; /* of the ending: a stopped reader must not keep us alive */
 };
 

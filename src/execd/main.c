@@ -1,8 +1,8 @@
-/* opensandbox-execd: the daemon inside a sandbox. This file: the command line, signals, the loop.
+/* opensandbox-execd: the daemon inside a sandbox. This file: signals, the loop, the order of
+ * things.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <malloc.h>
 #include <signal.h>
@@ -19,143 +19,15 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "execd/command.h"
+#include "execd/bootstrap.h"
 #include "execd/entrypoint.h"
 #include "execd/execd.h"
+#include "execd/guard.h"
+#include "execd/metrics.h"
+#include "execd/options.h"
+#include "execd/proxy.h"
 #include "execd/routes.h"
-#include "execd/spool.h"
 #include "http/server.h"
-
-#define DEFAULT_PORT 44772
-
-struct options {
-    int port; /* -1: no TCP */
-    int listen_fd;
-    bool pid1;
-    const char *token;
-    int spool_bytes;
-    int keep_finished_s;
-};
-
-static const char help_text[] =
-    "Usage: opensandbox-execd [OPTION...]\n"
-    "Run commands and move files inside a sandbox, over HTTP.\n"
-    "\n"
-    "  --port N           listen on TCP port N, all IPv4 addresses (default 44772)\n"
-    "  --listen-fd N      serve the listening socket inherited as file descriptor N,\n"
-    "                     with /internal/, instead of TCP (unless --port is given too)\n"
-    "  --pid1             be the init of the sandbox: reap orphans, end with the entrypoint\n"
-    "  --access-token T   require the header X-EXECD-ACCESS-TOKEN: T\n"
-    "                     (default: environment variable EXECD_ACCESS_TOKEN)\n"
-    "  --spool-bytes N    keep the last N bytes of each command's output for later readers\n"
-    "                     (default 16777216; or environment variable EXECD_SPOOL_BYTES)\n"
-    "  --keep-finished S  keep finished commands and their output S seconds (default 600)\n"
-    "  --help, --version\n";
-
-enum {
-    OPTION_PORT = 1,
-    OPTION_LISTEN_FD,
-    OPTION_PID1,
-    OPTION_TOKEN,
-    OPTION_SPOOL_BYTES,
-    OPTION_KEEP_FINISHED,
-    OPTION_HELP,
-    OPTION_VERSION,
-};
-
-static const struct option long_options[] = {
-    {"port", required_argument, NULL, OPTION_PORT},
-    {"listen-fd", required_argument, NULL, OPTION_LISTEN_FD},
-    {"pid1", no_argument, NULL, OPTION_PID1},
-    {"access-token", required_argument, NULL, OPTION_TOKEN},
-    {"spool-bytes", required_argument, NULL, OPTION_SPOOL_BYTES},
-    {"keep-finished", required_argument, NULL, OPTION_KEEP_FINISHED},
-    {"help", no_argument, NULL, OPTION_HELP},
-    {"version", no_argument, NULL, OPTION_VERSION},
-    {0},
-};
-
-static bool parse_text(const char *name, const char *text, uint64_t min, uint64_t max, int *ret)
-{
-    uint64_t value;
-    if (str_to_u64(text, min, max, &value) < 0) {
-        fprintf(stderr, "opensandbox-execd: %s must be a number from %llu to %llu, not \"%s\"\n",
-                name, (unsigned long long)min, (unsigned long long)max, text);
-        return false;
-    }
-    *ret = (int)value;
-    return true;
-}
-
-static bool parse_number(const char *option, uint64_t min, uint64_t max, int *ret)
-{
-    return parse_text(option, optarg, min, max, ret);
-}
-
-static bool read_environment(struct options *options)
-{
-    const char *spool = getenv("EXECD_SPOOL_BYTES");
-    options->token = getenv("EXECD_ACCESS_TOKEN");
-    return spool == NULL || *spool == '\0' ||
-           parse_text("EXECD_SPOOL_BYTES", spool, EXECD_SPOOL_BYTES_MIN, EXECD_SPOOL_BYTES_MAX,
-                      &options->spool_bytes);
-}
-
-/* 0: go on; else exit with *ret_code. */
-static int parse_options(int argc, char **argv, struct options *options, int *ret_code)
-{
-    *ret_code = 2;
-    int option;
-    if (!read_environment(options))
-        return -1;
-    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (option) {
-        case OPTION_PORT:
-            if (!parse_number("--port", 0, 65535, &options->port))
-                return -1;
-            break;
-        case OPTION_LISTEN_FD:
-            if (!parse_number("--listen-fd", 3, 1 << 20, &options->listen_fd))
-                return -1;
-            break;
-        case OPTION_PID1:
-            options->pid1 = true;
-            break;
-        case OPTION_TOKEN:
-            options->token = optarg;
-            break;
-        case OPTION_SPOOL_BYTES:
-            if (!parse_number("--spool-bytes", EXECD_SPOOL_BYTES_MIN, EXECD_SPOOL_BYTES_MAX,
-                              &options->spool_bytes))
-                return -1;
-            break;
-        case OPTION_KEEP_FINISHED:
-            if (!parse_number("--keep-finished", 0, 7 * 86400, &options->keep_finished_s))
-                return -1;
-            break;
-        case OPTION_HELP:
-            fputs(help_text, stdout);
-            *ret_code = 0;
-            return -1;
-        case OPTION_VERSION:
-            puts("opensandbox-execd " EXECD_VERSION);
-            *ret_code = 0;
-            return -1;
-        default:
-            fputs("Try 'opensandbox-execd --help'.\n", stderr);
-            return -1;
-        }
-    }
-    if (optind < argc) {
-        fprintf(stderr, "opensandbox-execd: unexpected argument \"%s\"\n", argv[optind]);
-        return -1;
-    }
-    if (options->port < 0 && options->listen_fd < 0)
-        options->port = DEFAULT_PORT;
-    if (options->token != NULL && *options->token == '\0')
-        options->token = NULL;
-    return 0;
-}
 
 /* Numbers 0 to 2 must never be given to a socket or pipe of ours: children have their stdio there.
  */
@@ -217,22 +89,23 @@ static void on_signals(uv_poll_t *poll, int status, int events)
 
 /* --- serving ---------------------------------------------------------------------------------- */
 
-static struct http_server *new_server(struct execd_listener *listener)
+static struct http_server *new_server(struct execd_listener *listener,
+                                      const struct execd_options *options)
 {
     struct http_server_config config = {
         .loop = listener->execd->loop,
         .on_request = execd_routes_handle,
         .ctx = listener,
+        .limits.head_timeout_ms = (uint64_t)options->head_timeout_ms,
     };
     return http_server_new(&config);
 }
 
-static int listen_tcp(struct http_server *server, int port, struct error *err)
+static int listen_tcp(struct http_server *server, struct execd *execd, int port, struct error *err)
 {
-    int actual;
-    if (http_server_listen_tcp(server, "0.0.0.0", port, &actual, err) < 0)
+    if (http_server_listen_tcp(server, "0.0.0.0", port, &execd->port, err) < 0)
         return -1;
-    log_info("listening on port %d", actual);
+    log_info("listening on port %d", execd->port);
     return 0;
 }
 
@@ -243,7 +116,7 @@ static int listen_inherited(struct http_server *server, int fd, struct error *er
     return http_server_listen_fd(server, fd, err);
 }
 
-static int serve(struct execd *execd, const struct options *options, struct error *err)
+static int serve(struct execd *execd, const struct execd_options *options, struct error *err)
 {
     struct execd_listener public = {.execd = execd};
     struct execd_listener internal = {.execd = execd, .internal = true};
@@ -251,23 +124,27 @@ static int serve(struct execd *execd, const struct options *options, struct erro
     struct http_server *inherited = NULL;
     int r = 0;
     if (options->port >= 0) {
-        tcp = new_server(&public);
-        r = listen_tcp(tcp, options->port, err);
+        tcp = new_server(&public, options);
+        r = listen_tcp(tcp, execd, (int)options->port, err);
     }
     if (r == 0 && options->listen_fd >= 0) {
-        inherited = new_server(&internal);
-        r = listen_inherited(inherited, options->listen_fd, err);
+        inherited = new_server(&internal, options);
+        r = listen_inherited(inherited, (int)options->listen_fd, err);
     }
+    if (r == 0 && options->bootstrap)
+        r = execd_bootstrap_start(execd, options->entrypoint, err);
     if (r == 0)
         uv_run(execd->loop, UV_RUN_DEFAULT);
     /* Open exchanges are told and clean up, half-written uploads among them. */
     http_server_free(tcp);
     http_server_free(inherited);
+    execd_proxy_done(execd);
+    execd_metrics_done(execd);
     return r;
 }
 
 /* Small and steady: one malloc arena for all threads, large blocks returned at once, and two
- * threads at most for file system work (made when first needed). */
+ * threads at most for file system work. */
 static void save_memory(void)
 {
     mallopt(M_ARENA_MAX, 1);
@@ -275,6 +152,19 @@ static void save_memory(void)
     mallopt(M_TRIM_THRESHOLD, 32 * 1024);
     mallopt(M_TOP_PAD, 4 * 1024);
     setenv("UV_THREADPOOL_SIZE", "2", 1);
+}
+
+static void do_nothing(uv_work_t *work)
+{
+    (void)work;
+}
+
+/* The threads of the work queue are made now, before anything hostile runs here: libuv aborts when
+ * it cannot make them, and a fork bomb is all it takes. */
+static void start_threads(uv_loop_t *loop)
+{
+    static uv_work_t work;
+    uv_queue_work(loop, &work, do_nothing, NULL);
 }
 
 /* Otherwise jansson looks for /dev/urandom, which an empty root does not have. */
@@ -285,35 +175,88 @@ static void seed_json(void)
     json_object_seed(seed);
 }
 
+/* A log that cannot be opened is no reason not to serve. */
+static void open_log(const struct execd_options *options)
+{
+    log_init("execd", execd_options_log_level(options), LOG_PEOPLE);
+    const char *file = options->log_file;
+    if (file == NULL || str_equal(file, "stderr"))
+        return;
+    if (str_equal(file, "stdout")) {
+        log_set_fd(STDOUT_FILENO);
+        return;
+    }
+    int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    if (fd >= 0)
+        log_set_fd(fd);
+    else
+        log_warn("the log goes to stderr: cannot open %.200s: %s", file, strerror(errno));
+}
+
+static const char *get_variable(const char *name)
+{
+    return getenv(name);
+}
+
+/* 0: go on; else exit with *ret_code. */
+static int read_options(struct execd_options *options, int argc, char **argv, int *ret_code)
+{
+    struct error err = ERROR_INIT;
+    if (execd_options_parse(options, argc, argv, get_variable, &err) < 0) {
+        fprintf(stderr, "opensandbox-execd: %s\nTry 'opensandbox-execd --help'.\n", err.message);
+        *ret_code = 2;
+        return -1;
+    }
+    if (!options->show_help && !options->show_version)
+        return 0;
+    AUTO_FREE char *text = options->show_help ? execd_options_help()
+                                              : mem_dup("opensandbox-execd " EXECD_VERSION "\n");
+    fputs(text, stdout);
+    *ret_code = 0;
+    return -1;
+}
+
+/* Order matters: the token is taken before the environment is copied for commands, and threads are
+ * made when the signals are blocked and the filter is in place, for they inherit both. */
+static int set_up(struct execd *execd, const struct execd_options *options, struct error *err)
+{
+    if ((options->block_clone3 || execd_guard_clone3_is_refused()) &&
+        execd_guard_block_clone3(err) < 0)
+        return -1;
+    execd_guard_from_oom();
+    AUTO_FREE char *token = execd_guard_take_token(options->token);
+    save_memory();
+    execd_init(execd, uv_default_loop());
+    seed_json();
+    execd->token = TAKE_PTR(token);
+    execd->pid1 = options->pid1;
+    execd->spool_bytes = (uint64_t)options->spool_bytes;
+    execd->keep_finished_ms = (uint64_t)options->keep_finished_ms;
+    execd->umask = umask(022);
+    if (!options->pid1)
+        umask(execd->umask); /* only an init decides; others keep what they were given */
+    else
+        execd->umask = 022;
+    if (options->pid1 && getpid() != 1)
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static struct execd execd;
     static uv_poll_t signal_poll;
-    struct options options = {
-        .port = -1,
-        .listen_fd = -1,
-        .spool_bytes = EXECD_SPOOL_BYTES_DEFAULT,
-        .keep_finished_s = EXECD_COMMANDS_KEEP_MS / 1000,
-    };
+    struct execd_options options;
+    struct error err = ERROR_INIT;
     int code;
     ensure_stdio();
-    if (parse_options(argc, argv, &options, &code) < 0)
+    if (read_options(&options, argc, argv, &code) < 0)
         return code;
-    log_init("execd", LOG_INFO, LOG_PEOPLE);
-    execd_init(&execd, uv_default_loop());
-    seed_json();
-    save_memory();
-    execd.token = options.token;
-    execd.pid1 = options.pid1;
-    execd.spool_bytes = (uint64_t)options.spool_bytes;
-    execd.keep_finished_ms = (uint64_t)options.keep_finished_s * 1000;
-    execd.umask = umask(022);
-    if (!options.pid1)
-        umask(execd.umask); /* only an init decides; others keep what they were given */
-    else
-        execd.umask = 022;
-    if (options.pid1 && getpid() != 1)
-        prctl(PR_SET_CHILD_SUBREAPER, 1);
+    open_log(&options);
+    if (set_up(&execd, &options, &err) < 0) {
+        log_error("%s", err.message);
+        return 1;
+    }
     int signals = open_signals();
     if (signals < 0 || uv_poll_init(execd.loop, &signal_poll, signals) < 0) {
         log_error("cannot watch signals: %s", strerror(errno));
@@ -321,14 +264,15 @@ int main(int argc, char **argv)
     }
     signal_poll.data = &execd;
     uv_poll_start(&signal_poll, UV_READABLE, on_signals);
+    start_threads(execd.loop);
 
-    struct error err = ERROR_INIT;
     if (serve(&execd, &options, &err) < 0) {
         log_error("%s", err.message);
         execd.exit_code = 1;
     }
     uv_close((uv_handle_t *)&signal_poll, NULL);
     uv_close((uv_handle_t *)&execd.deadline, NULL);
+    uv_close((uv_handle_t *)&execd.rest, NULL);
     for (int turn = 0; turn < 3 && uv_run(execd.loop, UV_RUN_NOWAIT) != 0; turn++)
         continue;
     if (uv_loop_alive(execd.loop))

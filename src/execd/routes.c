@@ -8,6 +8,7 @@
 #include "execd/proxy.h"
 #include "execd/pty.h"
 #include "execd/reply.h"
+#include "execd/rest.h"
 #include "execd/session.h"
 #include "http/router.h"
 
@@ -81,6 +82,11 @@ static const struct http_route internal_routes[] = {
     {"POST", "/internal/start", execd_entrypoint_handle_start},
 };
 
+void execd_routes_dispatch(struct http_exchange *exchange, struct execd *execd)
+{
+    http_router_dispatch(public_routes, ARRAY_LEN(public_routes), exchange, execd);
+}
+
 static bool has_token(const struct http_exchange *exchange, const char *token)
 {
     const struct http_headers *headers = &http_exchange_head(exchange)->headers;
@@ -92,6 +98,7 @@ void execd_routes_handle(struct http_exchange *exchange, void *ctx)
 {
     const struct execd_listener *listener = ctx;
     struct execd *execd = listener->execd;
+    execd_rest_postpone(execd);
     if (!has_token(exchange, execd->token)) {
         http_exchange_reply_error(exchange, 401, "UNAUTHORIZED",
                                   "the header X-EXECD-ACCESS-TOKEN is missing or wrong");
@@ -100,5 +107,5 @@ void execd_routes_handle(struct http_exchange *exchange, void *ctx)
     if (listener->internal && str_starts_with(http_exchange_path(exchange), "/internal/"))
         http_router_dispatch(internal_routes, ARRAY_LEN(internal_routes), exchange, execd);
     else
-        http_router_dispatch(public_routes, ARRAY_LEN(public_routes), exchange, execd);
+        execd_routes_dispatch(exchange, execd);
 }

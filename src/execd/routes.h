@@ -13,3 +13,6 @@ struct execd_listener {
 
 /* on_request of http/server.h; ctx is a struct execd_listener. */
 void execd_routes_handle(struct http_exchange *exchange, void *listener);
+
+/* A request that was let in already, under a new target: what is public, and nothing else. */
+void execd_routes_dispatch(struct http_exchange *exchange, struct execd *execd);

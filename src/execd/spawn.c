@@ -18,8 +18,18 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "execd/guard.h"
 
-enum step { STEP_GROUP = 1, STEP_STDIO, STEP_TERMINAL, STEP_FDS, STEP_USER, STEP_CWD, STEP_EXEC };
+enum step {
+    STEP_GROUP = 1,
+    STEP_STDIO,
+    STEP_TERMINAL,
+    STEP_FDS,
+    STEP_GUARD,
+    STEP_USER,
+    STEP_CWD,
+    STEP_EXEC
+};
 
 /* Passed files have lower numbers than this. */
 #define REPORT_FD_MIN 128
@@ -184,6 +194,8 @@ static enum step run_steps(const struct execd_spawn *spawn)
     if (hide_fds() < 0 || pass_fds(spawn) < 0)
         return STEP_FDS;
     reset_signals();
+    if (execd_guard_undo_in_child() < 0)
+        return STEP_GUARD;
     /* The user comes before the directory: what it may not enter it shall not start in. */
     if (change_user(spawn->credentials) < 0)
         return STEP_USER;
@@ -255,6 +267,8 @@ static const char *step_text(int step)
         return "take the terminal";
     case STEP_FDS:
         return "pass and close open files";
+    case STEP_GUARD:
+        return "have an OOM score of its own";
     case STEP_USER:
         return "change to the user and groups asked for";
     case STEP_CWD:

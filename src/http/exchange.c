@@ -13,17 +13,22 @@ static const char continue_head[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 /* --- life ------------------------------------------------------------------------------------- */
 
+static void split_target(struct http_exchange *exchange)
+{
+    exchange->path = mem_dup(exchange->head.target);
+    char *mark = strchr(exchange->path, '?');
+    if (mark != NULL)
+        *mark++ = '\0';
+    exchange->query = mark != NULL ? mark : "";
+}
+
 struct http_exchange *http_exchange_new(struct http_connection *connection, struct http_head *head)
 {
     struct http_exchange *exchange = mem_alloc(sizeof(*exchange));
     exchange->connection = connection;
     exchange->head = *head;
     http_head_init(head);
-    exchange->path = mem_dup(exchange->head.target);
-    char *mark = strchr(exchange->path, '?');
-    if (mark != NULL)
-        *mark++ = '\0';
-    exchange->query = mark != NULL ? mark : "";
+    split_target(exchange);
     memcpy(exchange->peer, http_stream_peer(connection->stream), sizeof(exchange->peer));
     buf_init(&exchange->collected, 0);
     buf_init(&exchange->held, SIZE_MAX);
@@ -78,6 +83,15 @@ const char *http_exchange_path(const struct http_exchange *exchange)
 const char *http_exchange_query(const struct http_exchange *exchange)
 {
     return exchange->query;
+}
+
+void http_exchange_set_target(struct http_exchange *exchange, const char *target)
+{
+    char *copy = mem_dup(target); /* it may point into the old one */
+    free(exchange->head.target);
+    free(exchange->path);
+    exchange->head.target = copy;
+    split_target(exchange);
 }
 
 /* --- body ------------------------------------------------------------------------------------- */

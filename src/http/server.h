@@ -69,6 +69,10 @@ uv_loop_t *http_exchange_loop(const struct http_exchange *exchange);
 const char *http_exchange_path(const struct http_exchange *exchange);
 const char *http_exchange_query(const struct http_exchange *exchange);
 
+/* Have the request ask for something else, for whoever dispatches it again. Everything that was
+ * borrowed from the old target is dead. */
+void http_exchange_set_target(struct http_exchange *exchange, const char *target);
+
 /* Collect the whole body, then call back once with it (NUL-terminated; borrowed during the call).
  * Over max_bytes the server answers 413 itself and the callback never runs. */
 typedef void http_exchange_body_fn(struct http_exchange *exchange, const char *body, size_t length,

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/mem.h"
 
@@ -79,7 +80,12 @@ struct http_stream {
     char peer[INET6_ADDRSTRLEN];
 };
 
-static char read_buffer[READ_BYTES];
+static char read_buffer[READ_BYTES] __attribute__((aligned(READ_BYTES)));
+
+void http_stream_release_buffer(void)
+{
+    madvise(read_buffer, sizeof(read_buffer), MADV_DONTNEED);
+}
 
 static void set_state(struct http_stream *stream, enum stream_state state)
 {

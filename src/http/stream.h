@@ -81,5 +81,9 @@ uint64_t http_stream_last_write_ms(const struct http_stream *stream);
 /* For streams at rest (pools): connected, and neither bytes nor EOF wait to be read. */
 bool http_stream_is_quiet(const struct http_stream *stream);
 
+/* The memory that all reads go through may go back to the kernel; the next read brings it again.
+ * For programs that mostly wait. Not from inside on_data. */
+void http_stream_release_buffer(void);
+
 /* "127.0.0.1" or "unix"; for logs and X-Forwarded-For. */
 const char *http_stream_peer(const struct http_stream *stream);

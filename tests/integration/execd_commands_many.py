@@ -137,7 +137,7 @@ class Many(unittest.TestCase):
             time.sleep(0.1)
 
     def run_crowds(self, turns):
-        self.execd = Execd("--keep-finished", "5")
+        self.execd = Execd("--keep-finished", "5s")
         self.addCleanup(self.execd.stop)
         # The allocator keeps a few blocks of each size once they were used, wherever they lie.
         asyncio.run(crowd(self.execd.port, 99, SHORT // 8, 0))

@@ -41,9 +41,7 @@ class Basics(ExecdCase):
         self.assertIn("code", json.loads(body))
 
     def test_known_routes_that_are_not_built_are_501(self):
-        for method, path in [("POST", "/session"), ("POST", "/code"), ("GET", "/metrics"), ("POST", "/files/mv"),
-                             ("GET", "/directories/list?path=/"), ("POST", "/pty"),
-                             ("PUT", "/proxy/80/x"), ("DELETE", "/files?path=x")]:
+        for method, path in [("POST", "/code"), ("GET", "/code/contexts"), ("DELETE", "/code?id=x")]:
             self.assert_error(self.execd.json(method, path), 501, "NOT_SUPPORTED")
 
     def test_internal_is_not_on_tcp(self):
@@ -292,7 +290,7 @@ class Commands(ExecdCase):
             rates.append(self.execd.memory_kib())
         if not SANITIZED:
             self.assertLess(max(rates) - before, 8 * 1024, "memory stays bounded")
-        self.assertEqual(rates[-1], rates[-2], "and nothing moves any more")
+        self.assertLessEqual(rates[-1], rates[-2], "and nothing moves any more")
         self.assertIn("init", data)
         # It goes on when we read again.
         total = 0

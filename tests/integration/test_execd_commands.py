@@ -648,7 +648,7 @@ class Keeping(unittest.TestCase):
         return len(os.listdir(f"/proc/{execd.process.pid}/fd"))
 
     def test_time(self):
-        execd = self.start("--keep-finished", "1")
+        execd = self.start("--keep-finished", "1s")
         before = self.fds(execd)
         ids = [execd.run("head -c 100000 /dev/zero", background=True)[0]["text"] for _ in range(10)]
         wait_until(lambda: not execd.json("GET", "/commands")[1]["commands"], "all are forgotten")
