@@ -17,7 +17,6 @@
 #include "http/multipart.h"
 
 #define METADATA_MAX_BYTES (64 * 1024)
-#define PAIRS_MAX          10000 /* in one request: each is remembered until the end */
 
 enum part { PART_IGNORED, PART_METADATA, PART_FILE };
 
@@ -61,13 +60,10 @@ static void fail(struct upload *upload, const struct error *err)
     execd_reply_failure(upload->exchange, upload->invalid_code, err);
 }
 
-/* The place number `index`; the two kinds of parts grow the list in turn. */
-static struct execd_place *find_place(struct upload *upload, size_t index, struct error *err)
+/* The place number `index`; the two kinds of parts grow the list in turn. How many there can be is
+ * limited by http/multipart.h. */
+static struct execd_place *get_place(struct upload *upload, size_t index)
 {
-    if (index == PAIRS_MAX) {
-        error_set(err, ERR_INVALID, "there are over %d files in one upload", PAIRS_MAX);
-        return NULL;
-    }
     if (index == upload->place_count) {
         upload->places =
             mem_resize_array(upload->places, upload->place_count + 1, sizeof(*upload->places));
@@ -115,14 +111,12 @@ static int finish_metadata(struct upload *upload, struct error *err)
     json_t *json = http_json_parse(upload->metadata.data, upload->metadata.length, err);
     if (json == NULL)
         return -1;
-    struct execd_place *place = find_place(upload, upload->metadata_count, err);
-    int r = place != NULL ? read_target(upload->execd, json, place, err) : -1;
+    struct execd_place *place = get_place(upload, upload->metadata_count++);
+    int r = read_target(upload->execd, json, place, err);
     json_decref(json);
     buf_clear(&upload->metadata);
-    if (r == 0) {
-        upload->metadata_count++;
+    if (r == 0)
         upload->invalid_code = "INVALID_FILE";
-    }
     return r;
 }
 
@@ -142,10 +136,7 @@ static int on_part(void *ctx, const struct http_multipart_part *part, struct err
         return 0;
     upload->part = PART_FILE;
     const char *spool = execd_env_find(&upload->execd->env, "TMPDIR");
-    struct execd_place *place = find_place(upload, upload->file_count, err);
-    if (place == NULL)
-        return -1;
-    upload->file_count++;
+    struct execd_place *place = get_place(upload, upload->file_count++);
     return execd_place_open(place, spool != NULL && *spool == '/' ? spool : "/tmp", err);
 }
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,12 +35,17 @@ static int make_one(const char *path, const struct execd_owner *owner, size_t le
     return give_to(path, owner);
 }
 
+/* ENOENT: a link that leads nowhere is in the way. */
 static int make_error(struct error *err, int sys, const char *path)
 {
-    enum error_code code = sys == ENOTDIR || sys == EEXIST       ? ERR_CONFLICT
-                           : sys == ENAMETOOLONG || sys == ELOOP ? ERR_INVALID
-                                                                 : ERR_INTERNAL;
-    return error_set(err, code, "cannot make directory %.300s: %s", path, strerror(sys));
+    bool in_the_way = sys == ENOTDIR || sys == ENOENT;
+    bool impossible = sys == ENAMETOOLONG || sys == ELOOP;
+    return error_set(err,
+                     in_the_way   ? ERR_CONFLICT
+                     : impossible ? ERR_INVALID
+                                  : ERR_INTERNAL,
+                     "cannot make directory %.300s: %s", path,
+                     in_the_way ? "something else is in the way" : strerror(sys));
 }
 
 /* Every prefix of the path in turn. */
@@ -88,8 +94,7 @@ void execd_make_dirs_undo(const char *path, size_t made_from)
     for (size_t length = strlen(copy); length >= made_from; length--) {
         if (copy[length] == '/' || copy[length] == '\0') {
             copy[length] = '\0';
-            if (rmdir(copy) < 0 && errno != ENOENT)
-                return; /* somebody uses it */
+            rmdir(copy); /* fails where somebody uses it, or where it was never made */
         }
     }
 }
