@@ -1,11 +1,13 @@
 /* GET /files/download: a whole file, one byte range of it, or some of its lines.
  *
- * The file is read in pieces on the loop, as fast as the client takes them and never more than a
- * few pieces per turn, so that one download cannot stop everything else; memory does not depend on
- * its size. The length is announced from fstat(): a file that shrinks while it is sent cuts the
- * connection, one that grows is sent as it was. */
+ * The kernel sends the file from its page cache (lines are read and written in pieces), on the
+ * loop, as fast as the client takes it and never more than a little per turn, so that one download
+ * cannot stop everything else; memory does not depend on its size. The length is announced from
+ * fstat(): a file that shrinks while it is sent cuts the connection, one that grows is sent as it
+ * was. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +18,14 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "execd/conditions.h"
 #include "execd/files.h"
 #include "execd/files_range.h"
 #include "execd/reply.h"
 
 #define PIECE_BYTES     (32 * 1024)
 #define PIECES_PER_TURN 16
+#define ETAG_MAX        80
 
 enum mode { BYTES, UNTIL_END, LINES };
 
@@ -29,7 +33,6 @@ enum mode { BYTES, UNTIL_END, LINES };
 struct wish {
     char *path; /* expanded */
     const char *range;
-    const char *if_range;
     bool lines;
     uint64_t offset;
     uint64_t limit;
@@ -53,19 +56,21 @@ static void finish(struct download *download)
     http_exchange_end(download->exchange);
 }
 
+/* Shrunk or unreadable: never a wrong length. */
+static bool cut(struct download *download)
+{
+    uv_idle_stop(&download->next_turn);
+    http_exchange_abort(download->exchange);
+    return false;
+}
+
 /* One piece; false when the answer is over, one way or the other. */
 static bool send_piece(struct download *download)
 {
     char bytes[PIECE_BYTES];
-    size_t wanted = download->mode == BYTES ? MIN(download->left, sizeof(bytes)) : sizeof(bytes);
-    ssize_t n = download->mode == BYTES
-                    ? pread(download->fd, bytes, wanted, (off_t)download->position)
-                    : read(download->fd, bytes, wanted);
-    if (n < 0 || (n == 0 && download->mode == BYTES)) {
-        uv_idle_stop(&download->next_turn);
-        http_exchange_abort(download->exchange); /* shrunk or unreadable: never a wrong length */
-        return false;
-    }
+    ssize_t n = read(download->fd, bytes, sizeof(bytes));
+    if (n < 0)
+        return cut(download);
     bool over = n == 0;
     if (download->mode == LINES) {
         struct buf text;
@@ -77,19 +82,32 @@ static bool send_piece(struct download *download)
     } else if (n > 0) {
         http_exchange_write(download->exchange, bytes, (size_t)n);
     }
-    if (download->mode == BYTES) {
-        download->position += (uint64_t)n;
-        download->left -= (uint64_t)n;
-        over = download->left == 0;
-    }
     if (over)
         finish(download);
     return !over;
 }
 
+static bool send_from_file(struct download *download)
+{
+    ssize_t n = http_exchange_write_file(download->exchange, download->fd, download->position,
+                                         (size_t)MIN(download->left, (uint64_t)SSIZE_MAX));
+    if (n <= 0)
+        return cut(download);
+    download->position += (uint64_t)n;
+    download->left -= (uint64_t)n;
+    if (download->left == 0)
+        finish(download);
+    return download->left > 0;
+}
+
 static void on_turn(uv_idle_t *idle)
 {
     struct download *download = idle->data;
+    if (download->mode == BYTES) {
+        if (send_from_file(download) && http_exchange_is_full(download->exchange))
+            uv_idle_stop(idle); /* until on_drain */
+        return;
+    }
     for (int i = 0; i < PIECES_PER_TURN; i++) {
         if (http_exchange_is_full(download->exchange)) {
             uv_idle_stop(idle); /* until on_drain */
@@ -158,11 +176,13 @@ static void set_disposition(struct http_exchange *exchange, const char *path)
     http_exchange_set_header(exchange, "Content-Disposition", value);
 }
 
-static void format_http_date(time_t seconds, char text[64])
+/* Without reading it: a file that is written again in the same instant of its file system's clock,
+ * to the same length, keeps its tag. */
+static void format_etag(const struct stat *st, char text[ETAG_MAX])
 {
-    struct tm tm;
-    gmtime_r(&seconds, &tm);
-    strftime(text, 64, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+    snprintf(text, ETAG_MAX, "\"%llx-%llx-%llx%08lx\"", (unsigned long long)st->st_ino,
+             (unsigned long long)st->st_size, (unsigned long long)st->st_mtim.tv_sec,
+             (unsigned long)st->st_mtim.tv_nsec);
 }
 
 static void reply_bad_range(struct http_exchange *exchange, const char *range, uint64_t size)
@@ -186,44 +206,85 @@ static void send_lines(struct http_exchange *exchange, const struct wish *wish, 
     uv_idle_start(&download->next_turn, on_turn);
 }
 
-/* Takes fd. */
-static void send_bytes(struct http_exchange *exchange, const struct wish *wish, int fd,
+/* Answered without the file, because of what the client has or expects. */
+static bool is_answered(struct http_exchange *exchange, const char *path,
+                        const struct execd_version *version)
+{
+    int status = execd_conditions_check(&http_exchange_head(exchange)->headers, version);
+    if (status == 304)
+        http_exchange_reply(exchange, 304, NULL, NULL, 0);
+    else if (status != 0)
+        http_exchange_reply_error(exchange, status, "PRECONDITION_FAILED",
+                                  "%.300s is not the version that the request expects", path);
+    return status != 0;
+}
+
+/* What the head says of the file and its version. False when that was the whole answer. */
+static bool set_version(struct http_exchange *exchange, const char *path, const struct stat *st,
+                        bool *ret_range_allowed)
+{
+    const struct http_headers *headers = &http_exchange_head(exchange)->headers;
+    char modified[EXECD_HTTP_DATE_MAX];
+    char etag[ETAG_MAX];
+    execd_http_date_write(st->st_mtime, modified);
+    format_etag(st, etag);
+    const struct execd_version version = {.etag = etag, .modified = st->st_mtime};
+    http_exchange_set_header(exchange, "Last-Modified", modified);
+    http_exchange_set_header(exchange, "ETag", etag);
+    *ret_range_allowed = execd_conditions_allow_range(headers, &version);
+    return !is_answered(exchange, path, &version);
+}
+
+static void set_range(struct http_exchange *exchange, uint64_t first, uint64_t last, uint64_t size)
+{
+    char text[96];
+    snprintf(text, sizeof(text), "bytes %llu-%llu/%llu", (unsigned long long)first,
+             (unsigned long long)last, (unsigned long long)size);
+    http_exchange_set_header(exchange, "Content-Range", text);
+}
+
+/* `length` bytes from `first` on, or all there are (-1). Takes fd. */
+static void send_part(struct http_exchange *exchange, int fd, int status, uint64_t first,
+                      int64_t length)
+{
+    struct download *download = new_download(exchange, fd, length < 0 ? UNTIL_END : BYTES);
+    download->position = first;
+    download->left = length < 0 ? 0 : (uint64_t)length;
+    http_exchange_begin(exchange, status, length);
+    if (length == 0)
+        finish(download);
+    else
+        uv_idle_start(&download->next_turn, on_turn);
+}
+
+static void send_bytes(struct http_exchange *exchange, const struct wish *wish, int fd_taken,
                        const struct stat *st)
 {
+    AUTO_CLOSE int fd = fd_taken;
     uint64_t size = (uint64_t)st->st_size;
     uint64_t first = 0;
-    uint64_t last = size - 1; /* unused when size is 0 and there is no range */
-    char modified[64];
-    format_http_date(st->st_mtime, modified);
+    uint64_t last = 0;
+    bool range_allowed;
+    if (!set_version(exchange, wish->path, st, &range_allowed))
+        return;
     /* A part is only good together with the version of the file it continues. */
-    bool ranged =
-        wish->range != NULL && (wish->if_range == NULL || strcmp(wish->if_range, modified) == 0);
+    bool ranged = wish->range != NULL && range_allowed;
     if (ranged && execd_range_parse(wish->range, size, &first, &last) < 0) {
         reply_bad_range(exchange, wish->range, size);
-        fd_close(fd);
         return;
     }
     http_exchange_set_header(exchange, "Content-Type", "application/octet-stream");
     http_exchange_set_header(exchange, "Accept-Ranges", "bytes");
-    http_exchange_set_header(exchange, "Last-Modified", modified);
     set_disposition(exchange, wish->path);
     if (ranged) {
-        char text[96];
-        snprintf(text, sizeof(text), "bytes %llu-%llu/%llu", (unsigned long long)first,
-                 (unsigned long long)last, (unsigned long long)size);
-        http_exchange_set_header(exchange, "Content-Range", text);
+        set_range(exchange, first, last, size);
+        send_part(exchange, TAKE_FD(fd), 206, first, (int64_t)(last - first + 1));
+        return;
     }
     /* Files of /proc and the like say 0 and have content all the same. */
     char probe;
     bool unknown = size == 0 && pread(fd, &probe, 1, 0) > 0;
-    struct download *download = new_download(exchange, fd, unknown ? UNTIL_END : BYTES);
-    download->position = first;
-    download->left = size == 0 ? 0 : last - first + 1;
-    http_exchange_begin(exchange, ranged ? 206 : 200, unknown ? -1 : (int64_t)download->left);
-    if (!unknown && download->left == 0)
-        finish(download);
-    else
-        uv_idle_start(&download->next_turn, on_turn);
+    send_part(exchange, TAKE_FD(fd), 200, 0, unknown ? -1 : (int64_t)size);
 }
 
 /* --- the request ------------------------------------------------------------------------------ */
@@ -247,7 +308,6 @@ static int read_wish(const struct execd *execd, const struct http_exchange *exch
     const struct http_headers *headers = &http_exchange_head(exchange)->headers;
     *wish = (struct wish){
         .range = http_headers_find(headers, "Range"),
-        .if_range = http_headers_find(headers, "If-Range"),
         .offset = 1,
         .limit = UINT64_MAX,
     };
@@ -289,11 +349,8 @@ void execd_files_handle_download(struct http_exchange *exchange,
     struct execd *execd = ctx;
     struct url_query query;
     struct error err = ERROR_INIT;
-    if (url_query_parse(http_exchange_query(exchange), &query) < 0) {
-        http_exchange_reply_error(exchange, 400, "INVALID_REQUEST_BODY",
-                                  "the query string is malformed");
+    if (!execd_files_read_query(exchange, &query))
         return;
-    }
     struct wish wish = {0};
     const char *path = url_query_find(&query, "path");
     if (path == NULL || *path == '\0')

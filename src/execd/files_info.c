@@ -1,21 +1,16 @@
-/* GET /files/info, and helpers of all file endpoints. */
+/* What a file is, in words of the API: GET /files/info, and helpers of all file endpoints. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "execd/files.h"
-#include "execd/paths.h"
-#include "execd/reply.h"
-#include "http/json.h"
-
-int execd_files_resolve(const struct execd *execd, const char *path, char **ret, struct error *err)
-{
-    return execd_path_expand(path, &execd->env, execd->cwd, ret, err);
-}
+#include "execd/work.h"
+#include "http/json_string.h"
 
 int execd_files_error(struct error *err, int sys, const char *path)
 {
@@ -56,81 +51,114 @@ static const char *type_name(mode_t mode)
     return S_ISLNK(mode) ? "symlink" : "other";
 }
 
-static json_t *name_or_number(char *name, uint32_t id)
+int execd_files_stat(int dir_fd, const char *name, struct statx *ret)
 {
-    AUTO_FREE char *text = name != NULL ? name : mem_printf("%u", id);
-    json_t *json = json_string(text);
-    return json != NULL ? json : json_sprintf("%u", id); /* a name that is not UTF-8 */
+    int r = statx(dir_fd, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, ret);
+    return r < 0 ? -errno : 0;
 }
 
-static json_t *time_text(const struct statx_timestamp *time)
+/* --- as JSON ---------------------------------------------------------------------------------- */
+
+static void add_text(struct buf *out, const char *key, const char *text, size_t length)
+{
+    buf_add_str(out, key);
+    http_json_add_string(out, text, length);
+}
+
+static void add_number(struct buf *out, const char *key, uint64_t number)
+{
+    buf_printf(out, "%s%llu", key, (unsigned long long)number);
+}
+
+static void add_time(struct buf *out, const char *key, const struct statx_timestamp *time)
 {
     char text[CLOCK_RFC3339_MAX];
     clock_format_rfc3339_ns(time->tv_sec, time->tv_nsec, text);
-    return json_string(text);
+    add_text(out, key, text, strlen(text));
 }
 
-/* Bytes that are not UTF-8 cannot be said in JSON; such a path is refused rather than changed. */
-static json_t *describe(const struct execd *execd, const char *path, struct error *err)
+static void add_name(struct buf *out, const char *key, struct execd_names *names,
+                     enum execd_names_kind kind, uint32_t id)
+{
+    const char *name = execd_names_get(names, kind, id);
+    add_text(out, key, name, strlen(name));
+}
+
+void execd_files_write_info(struct buf *out, struct execd_names *names, const char *path,
+                            size_t path_length, const struct statx *st)
+{
+    /* Some file systems know no time of birth, and some of those say that they do. */
+    bool born = (st->stx_mask & STATX_BTIME) != 0 && st->stx_btime.tv_sec != 0;
+    const char *type = type_name(st->stx_mode);
+    add_text(out, "{\"path\":", path, path_length);
+    add_text(out, ",\"type\":", type, strlen(type));
+    add_number(out, ",\"size\":", st->stx_size);
+    add_time(out, ",\"modified_at\":", &st->stx_mtime);
+    add_time(out, ",\"created_at\":", born ? &st->stx_btime : &st->stx_ctime);
+    add_name(out, ",\"owner\":", names, EXECD_NAMES_USER, st->stx_uid);
+    add_name(out, ",\"group\":", names, EXECD_NAMES_GROUP, st->stx_gid);
+    add_number(out, ",\"mode\":", (uint64_t)execd_files_mode_to_digits(st->stx_mode));
+    buf_add_char(out, '}');
+}
+
+/* --- GET /files/info -------------------------------------------------------------------------- */
+
+static bool is_repeated(const struct execd_files_paths *paths, size_t index)
+{
+    for (size_t i = 0; i < index; i++) {
+        if (strcmp(paths->items[i].requested, paths->items[index].requested) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int write_one(struct buf *out, struct execd_names *names,
+                     const struct execd_files_path *item, struct error *err)
 {
     struct statx st;
-    if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &st) < 0) {
-        execd_files_error(err, errno, path);
-        return NULL;
-    }
-    /* Some file systems know no time of birth, and some of those say that they do. */
-    bool born = (st.stx_mask & STATX_BTIME) != 0 && st.stx_btime.tv_sec != 0;
-    const struct statx_timestamp *created = born ? &st.stx_btime : &st.stx_ctime;
-    json_t *info = json_pack(
-        "{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:I}", "path", path, "type", type_name(st.stx_mode),
-        "size", (json_int_t)st.stx_size, "modified_at", time_text(&st.stx_mtime), "created_at",
-        time_text(created), "owner",
-        name_or_number(execd_users_find_name(&execd->users, st.stx_uid), st.stx_uid), "group",
-        name_or_number(execd_users_find_group_name(&execd->users, st.stx_gid), st.stx_gid), "mode",
-        (json_int_t)execd_files_mode_to_digits(st.stx_mode));
-    if (info == NULL)
-        error_set(err, ERR_INVALID, "the path is not UTF-8");
-    return info;
+    int r = execd_files_stat(AT_FDCWD, item->path, &st);
+    if (r < 0)
+        return execd_files_error(err, -r, item->path);
+    if (out->length > 1)
+        buf_add_char(out, ',');
+    add_text(out, "", item->requested, strlen(item->requested));
+    buf_add_char(out, ':');
+    execd_files_write_info(out, names, item->path, strlen(item->path), &st);
+    return 0;
 }
 
-static int add_info(const struct execd *execd, json_t *all, const char *requested,
-                    struct error *err)
+/* Keys of an object must be told apart, and those that are not UTF-8 could not be. */
+static int check_key(const char *requested, struct error *err)
 {
-    AUTO_FREE char *path = NULL;
-    if (execd_files_resolve(execd, requested, &path, err) < 0)
-        return -1;
-    json_t *info = describe(execd, path, err);
-    if (info == NULL)
-        return -1;
-    if (json_object_set_new(all, requested, info) < 0)
-        return error_set(err, ERR_INVALID, "the path is not UTF-8");
-    return 0;
+    return str_is_utf8(requested, strlen(requested))
+               ? 0
+               : error_set(err, ERR_INVALID, "the path %.300s is not UTF-8", requested);
+}
+
+static int describe_paths(void *ctx, const atomic_bool *gone, struct buf *out, struct error *err)
+{
+    (void)gone;
+    const struct execd_files_paths *paths = ctx;
+    struct execd_names names;
+    execd_names_init(&names, &paths->users);
+    int r = 0;
+    buf_add_char(out, '{');
+    for (size_t i = 0; i < paths->count && r == 0; i++) {
+        r = check_key(paths->items[i].requested, err);
+        if (r == 0 && !is_repeated(paths, i))
+            r = write_one(out, &names, &paths->items[i], err);
+    }
+    buf_add_char(out, '}');
+    execd_names_done(&names);
+    return r;
 }
 
 void execd_files_handle_info(struct http_exchange *exchange, const struct http_route_match *match,
                              void *ctx)
 {
     (void)match;
-    struct execd *execd = ctx;
-    struct url_query query;
-    if (url_query_parse(http_exchange_query(exchange), &query) < 0) {
-        http_exchange_reply_error(exchange, 400, "INVALID_REQUEST_BODY",
-                                  "the query string is malformed or has over %d items",
-                                  URL_QUERY_MAX);
-        return;
-    }
-    struct error err = ERROR_INIT;
-    json_t *all = json_object();
-    int r = 0;
-    for (size_t i = 0; i < query.count && r == 0; i++) {
-        if (strcmp(query.items[i].name, "path") == 0)
-            r = add_info(execd, all, query.items[i].value, &err);
-    }
-    url_query_done(&query);
-    if (r == 0) {
-        http_exchange_reply_json(exchange, 200, all);
-        return;
-    }
-    json_decref(all);
-    execd_reply_failure(exchange, "INVALID_REQUEST_BODY", &err);
+    static const struct execd_work_ops ops = {.step = describe_paths,
+                                              .free = execd_files_paths_free,
+                                              .invalid_code = "INVALID_REQUEST_BODY"};
+    execd_files_start_paths(ctx, exchange, &ops);
 }

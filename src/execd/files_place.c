@@ -13,21 +13,14 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "execd/files.h"
+#include "execd/files_copy.h"
 
-#define LINKS_MAX  40 /* as the kernel */
-#define COPY_BYTES (32 * 1024)
+#define LINKS_MAX 40 /* as the kernel */
 
 void execd_place_init(struct execd_place *place)
 {
-    const struct execd_place_owner leave = {.uid = (uid_t)-1, .gid = (gid_t)-1};
-    *place = (struct execd_place){.owner = leave, .new_owner = leave, .fd = -1};
-}
-
-/* "/a" of "/a/b", "/" of "/b". */
-static char *directory_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == path ? mem_dup("/") : mem_dup_n(path, (size_t)(slash - path));
+    *place =
+        (struct execd_place){.owner = EXECD_OWNER_LEAVE, .new_owner = EXECD_OWNER_LEAVE, .fd = -1};
 }
 
 /* --- target ----------------------------------------------------------------------------------- */
@@ -41,7 +34,7 @@ static char *follow_link(const char *path)
     target[n] = '\0';
     if (target[0] == '/')
         return mem_dup(target);
-    AUTO_FREE char *directory = directory_of(path);
+    AUTO_FREE char *directory = execd_parent_of(path);
     return mem_printf("%s/%s", directory, target);
 }
 
@@ -74,54 +67,6 @@ int execd_place_set_target(struct execd_place *place, const char *path, struct e
 
 /* --- data ------------------------------------------------------------------------------------- */
 
-static int make_directory(struct execd_place *place, const char *path, size_t length)
-{
-    if (mkdir(path, 0777) < 0)
-        return errno == EEXIST ? 0 : -errno;
-    if (place->made_from == 0)
-        place->made_from = length;
-    if (place->new_owner.uid != (uid_t)-1 &&
-        lchown(path, place->new_owner.uid, place->new_owner.gid) < 0)
-        return -errno;
-    return 0;
-}
-
-/* mkdir -p of the target's directory, keeping in mind where ours begin. */
-static int make_parents(struct execd_place *place, struct error *err)
-{
-    AUTO_FREE char *path = directory_of(place->path);
-    struct stat st;
-    if (stat(path, &st) == 0)
-        return 0; /* the usual case; what is not a directory fails when the file is made */
-    for (size_t i = 1;; i++) {
-        char c = path[i];
-        if (c != '/' && c != '\0')
-            continue;
-        path[i] = '\0';
-        int r = make_directory(place, path, i);
-        if (r < 0)
-            return error_set(err, ERR_INTERNAL, "cannot make directory %.300s: %s", path,
-                             strerror(-r));
-        path[i] = c;
-        if (c == '\0')
-            return 0;
-    }
-}
-
-static void remove_parents(struct execd_place *place)
-{
-    if (place->made_from == 0)
-        return;
-    AUTO_FREE char *path = directory_of(place->path);
-    for (size_t length = strlen(path); length >= place->made_from; length--) {
-        if (path[length] == '/' || path[length] == '\0') {
-            path[length] = '\0';
-            if (rmdir(path) < 0)
-                return; /* somebody uses it */
-        }
-    }
-}
-
 /* A new file of our own in `directory`; fills temp, its identity and fd. */
 static int make_temp(struct execd_place *place, const char *directory, struct error *err)
 {
@@ -143,9 +88,9 @@ static int make_temp(struct execd_place *place, const char *directory, struct er
 
 static int open_beside_target(struct execd_place *place, struct error *err)
 {
-    if (make_parents(place, err) < 0)
+    if (execd_make_parents(place->path, &place->new_owner, &place->made_from, err) < 0)
         return -1;
-    AUTO_FREE char *directory = directory_of(place->path);
+    AUTO_FREE char *directory = execd_parent_of(place->path);
     return make_temp(place, directory, err);
 }
 
@@ -189,18 +134,6 @@ static int reopen_temp(const struct execd_place *place, struct error *err)
     return TAKE_FD(fd);
 }
 
-static int copy_bytes(int from, int to)
-{
-    char bytes[COPY_BYTES];
-    ssize_t n;
-    while ((n = read(from, bytes, sizeof(bytes))) > 0) {
-        int r = file_write_all(to, bytes, (size_t)n);
-        if (r < 0)
-            return r;
-    }
-    return n < 0 ? -errno : 0;
-}
-
 /* The data waited in the spool: move it beside its target. */
 static int leave_spool(struct execd_place *place, struct error *err)
 {
@@ -211,7 +144,7 @@ static int leave_spool(struct execd_place *place, struct error *err)
     place->spooled = false;
     int r = open_beside_target(place, err);
     if (r == 0) {
-        r = copy_bytes(from, place->fd);
+        r = execd_copy_data(from, place->fd, NULL);
         if (r < 0)
             error_set(err, ERR_INTERNAL, "cannot write %.300s: %s", place->path, strerror(-r));
     }
@@ -225,10 +158,10 @@ static int apply_attributes(const struct execd_place *place, int fd)
 {
     struct stat old;
     mode_t mode = place->new_mode;
-    struct execd_place_owner owner = place->new_owner;
+    struct execd_owner owner = place->new_owner;
     if (stat(place->path, &old) == 0) {
         mode = old.st_mode & 07777;
-        owner = (struct execd_place_owner){.uid = old.st_uid, .gid = old.st_gid};
+        owner = (struct execd_owner){.uid = old.st_uid, .gid = old.st_gid};
     }
     if (place->has_mode)
         mode = place->mode;
@@ -270,7 +203,7 @@ static int write_in_place(struct execd_place *place, struct error *err)
     if (from < 0)
         return -1;
     AUTO_CLOSE int to = open(place->path, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
-    int r = to < 0 ? -errno : copy_bytes(from, to);
+    int r = to < 0 ? -errno : execd_copy_data(from, to, NULL);
     if (r == 0)
         r = apply_attributes(place, to);
     if (r == 0 && fsync(to) < 0)
@@ -297,7 +230,7 @@ int execd_place_commit(struct execd_place *place, struct error *err)
 
 int execd_place_sync_directory(const struct execd_place *place, struct error *err)
 {
-    AUTO_FREE char *path = directory_of(place->path);
+    AUTO_FREE char *path = execd_parent_of(place->path);
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fsync(fd) < 0)
         return error_set(err, ERR_INTERNAL, "cannot sync %.300s: %s", path, strerror(errno));
@@ -306,8 +239,8 @@ int execd_place_sync_directory(const struct execd_place *place, struct error *er
 
 bool execd_place_same_directory(const struct execd_place *a, const struct execd_place *b)
 {
-    AUTO_FREE char *a_path = directory_of(a->path);
-    AUTO_FREE char *b_path = directory_of(b->path);
+    AUTO_FREE char *a_path = execd_parent_of(a->path);
+    AUTO_FREE char *b_path = execd_parent_of(b->path);
     return strcmp(a_path, b_path) == 0;
 }
 
@@ -317,7 +250,7 @@ void execd_place_discard(struct execd_place *place)
     if (place->temp != NULL)
         unlink(place->temp);
     if (place->path != NULL)
-        remove_parents(place);
+        execd_make_parents_undo(place->path, place->made_from);
     free(TAKE_PTR(place->temp));
     free(TAKE_PTR(place->path));
 }

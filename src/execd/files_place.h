@@ -2,9 +2,9 @@
  * synced, then renamed, so that readers see the old file or the whole new one and a crash leaves no
  * half of it. When the target is not known yet, the data waits in a spool directory.
  *
- * set_target(), open(), write() and close() are for the loop; sync() and commit() block and may run
- * on another thread, one after the other. Whatever happened, discard() leaves nothing behind but
- * what commit() put in place. */
+ * A place belongs to one thread at a time; sync() and commit() may block for long, so they are not
+ * for the loop. Whatever happened, discard() leaves nothing behind but what commit() put in place.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -12,19 +12,15 @@
 #include <sys/types.h>
 
 #include "base/error.h"
-
-struct execd_place_owner {
-    uid_t uid; /* (uid_t)-1, (gid_t)-1: leave */
-    gid_t gid;
-};
+#include "execd/make_dirs.h"
 
 struct execd_place {
     char *path; /* the target, no symbolic link; NULL: not known yet */
     bool has_mode;
-    mode_t mode;                    /* asked for, with has_mode */
-    struct execd_place_owner owner; /* asked for */
-    mode_t new_mode;                /* of a file that is not there yet */
-    struct execd_place_owner new_owner;
+    mode_t mode;              /* asked for, with has_mode */
+    struct execd_owner owner; /* asked for */
+    mode_t new_mode;          /* of a file that is not there yet */
+    struct execd_owner new_owner;
 
     char *temp; /* NULL: no data */
     bool spooled;

@@ -60,7 +60,8 @@ static void fail(struct upload *upload, const struct error *err)
     execd_reply_failure(upload->exchange, upload->invalid_code, err);
 }
 
-/* The place number `index`; the two kinds of parts grow the list in turn. */
+/* The place number `index`; the two kinds of parts grow the list in turn. How many there can be is
+ * limited by http/multipart.h. */
 static struct execd_place *get_place(struct upload *upload, size_t index)
 {
     if (index == upload->place_count) {
@@ -73,34 +74,15 @@ static struct execd_place *get_place(struct upload *upload, size_t index)
 
 /* --- metadata --------------------------------------------------------------------------------- */
 
-static int read_owner(const struct execd *execd, const json_t *json, struct execd_place *place,
-                      struct error *err)
+static int read_permission(const struct execd *execd, const json_t *json, struct execd_place *place,
+                           struct error *err)
 {
-    const char *owner = NULL;
-    const char *group = NULL;
-    if (http_json_string(json, "owner", 256, &owner, err) < 0 ||
-        http_json_string(json, "group", 256, &group, err) < 0)
+    struct execd_permission permission;
+    if (execd_body_read_permission(json, &permission, err) < 0)
         return -1;
-    if (owner != NULL && *owner != '\0' &&
-        !execd_users_parse_uid(&execd->users, owner, &place->owner.uid))
-        return error_set(err, ERR_INVALID, "`owner` \"%.64s\" is not a user of the sandbox", owner);
-    if (group != NULL && *group != '\0' &&
-        !execd_users_parse_gid(&execd->users, group, &place->owner.gid))
-        return error_set(err, ERR_INVALID, "`group` \"%.64s\" is not a group of the sandbox",
-                         group);
-    return 0;
-}
-
-static int read_mode(const json_t *json, struct execd_place *place, struct error *err)
-{
-    int64_t digits = 0;
-    if (http_json_int(json, "mode", 0, 7777, &digits, err) < 0)
-        return -1;
-    if (execd_files_mode_from_digits(digits, &place->mode) < 0)
-        return error_set(err, ERR_INVALID, "`mode` must have octal digits (like 644), not %lld",
-                         (long long)digits);
-    place->has_mode = digits != 0;
-    return 0;
+    place->has_mode = permission.has_mode;
+    place->mode = permission.mode;
+    return execd_files_find_owner(&execd->users, &permission, &place->owner, err);
 }
 
 static int read_target(const struct execd *execd, const json_t *json, struct execd_place *place,
@@ -114,12 +96,11 @@ static int read_target(const struct execd *execd, const json_t *json, struct exe
     if (requested == NULL || *requested == '\0')
         return error_set(err, ERR_INVALID, "`path` must be a non-empty string");
     AUTO_FREE char *path = NULL;
-    if (read_owner(execd, json, place, err) < 0 || read_mode(json, place, err) < 0 ||
+    if (read_permission(execd, json, place, err) < 0 ||
         execd_files_resolve(execd, requested, &path, err) < 0)
         return -1;
     if (execd->has_user)
-        place->new_owner =
-            (struct execd_place_owner){.uid = execd->user.uid, .gid = execd->user.gid};
+        place->new_owner = (struct execd_owner){.uid = execd->user.uid, .gid = execd->user.gid};
     place->new_mode = 0777 & ~execd->umask;
     return execd_place_set_target(place, path, err);
 }

@@ -1,4 +1,5 @@
 /* The answer side of an exchange: heads, framing, the one write of a small answer. */
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -6,13 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "http/frame.h"
 #include "http/server_internal.h"
 
-#define JSON_TYPE "application/json"
+#define JSON_TYPE        "application/json"
+#define FILE_PIECE_BYTES (32 * 1024)
 
 /* --- head ------------------------------------------------------------------------------------- */
 
@@ -253,6 +256,37 @@ void http_exchange_write(struct http_exchange *exchange, const void *bytes, size
     buf_done(&exchange->held);
 }
 
+/* What sendfile() would not take: one piece of the file goes the ordinary way. */
+static ssize_t write_file_piece(struct http_exchange *exchange, int fd, uint64_t offset,
+                                size_t length)
+{
+    char bytes[FILE_PIECE_BYTES];
+    ssize_t n = pread(fd, bytes, MIN(length, sizeof(bytes)), (off_t)offset);
+    if (n < 0)
+        return -errno;
+    http_exchange_write(exchange, bytes, (size_t)n);
+    if (http_stream_queued(exchange->connection->stream) > 0)
+        exchange->full = true; /* on_drain comes when the socket has room again */
+    return n;
+}
+
+ssize_t http_exchange_write_file(struct http_exchange *exchange, int fd, uint64_t offset,
+                                 size_t length)
+{
+    if (exchange->answer != HTTP_ANSWER_BEGUN)
+        return -EPIPE;
+    if (exchange->response.framing == HTTP_LENGTH && !exchange->mute) {
+        length = MIN(length, exchange->remaining);
+        http_exchange_send_held(exchange);
+        size_t sent = http_stream_send_file(exchange->connection->stream, fd, offset,
+                                            MIN(length, (size_t)HTTP_FILE_TURN_BYTES));
+        exchange->remaining -= sent;
+        if (sent > 0)
+            return (ssize_t)sent;
+    }
+    return write_file_piece(exchange, fd, offset, length);
+}
+
 void http_exchange_end(struct http_exchange *exchange)
 {
     if (exchange->answer != HTTP_ANSWER_BEGUN)
@@ -285,6 +319,5 @@ bool http_exchange_is_begun(const struct http_exchange *exchange)
 
 bool http_exchange_is_full(const struct http_exchange *exchange)
 {
-    const struct http_stream *stream = exchange->connection->stream;
-    return exchange->answer == HTTP_ANSWER_BEGUN && http_stream_is_full(stream);
+    return exchange->answer == HTTP_ANSWER_BEGUN && exchange->full;
 }

@@ -109,12 +109,19 @@ void http_exchange_reply_error(struct http_exchange *exchange, int status, const
  * the connection, so that a short body is never taken for a whole one. */
 void http_exchange_begin(struct http_exchange *exchange, int status, int64_t length);
 void http_exchange_write(struct http_exchange *exchange, const void *bytes, size_t length);
+/* The next bytes of the body from a file, `length` of them at most and as many as can go in one
+ * turn; where possible the kernel copies them. Returns how many, 0 when the file ends at `offset`,
+ * or -errno when it cannot be read. Afterwards ask is_full(). */
+#define HTTP_FILE_TURN_BYTES (1024 * 1024)
+ssize_t http_exchange_write_file(struct http_exchange *exchange, int fd, uint64_t offset,
+                                 size_t length);
 void http_exchange_end(struct http_exchange *exchange);
 void http_exchange_abort(
     struct http_exchange *exchange); /* cut now: the answer cannot be finished */
 
 bool http_exchange_is_begun(const struct http_exchange *exchange);
-bool http_exchange_is_full(const struct http_exchange *exchange); /* wait for on_drain */
+/* Wait for on_drain, which comes for certain unless the exchange closes. */
+bool http_exchange_is_full(const struct http_exchange *exchange);
 
 /* Switching protocols: forget HTTP, the caller owns the stream from now on. `*ret_rest` are bytes
  * that arrived after the head (borrowed until the caller returns to the loop). on_close runs with

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 
 #include "base/mem.h"
 
@@ -440,6 +441,20 @@ void http_stream_write(struct http_stream *stream, const void *bytes, size_t len
     /* uv_buf_t is not const, but nothing writes through it here. */
     uv_buf_t part = {.base = (char *)(uintptr_t)bytes, .len = length};
     http_stream_write_parts(stream, &part, 1);
+}
+
+size_t http_stream_send_file(struct http_stream *stream, int fd, uint64_t offset, size_t length)
+{
+    uv_os_fd_t socket = -1;
+    if (stream->state != STREAM_OPEN || stream->want_shutdown || stream->write_status != 0 ||
+        stream->queued > 0 || uv_fileno(&stream->uv.handle, &socket) < 0)
+        return 0;
+    off_t position = (off_t)offset;
+    ssize_t n = sendfile(socket, fd, &position, length);
+    if (n <= 0)
+        return 0;
+    stream->last_write_ms = uv_now(stream->uv.handle.loop);
+    return (size_t)n;
 }
 
 void http_stream_shutdown(struct http_stream *stream)

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <uv.h>
 
@@ -63,6 +64,13 @@ void http_stream_read_stop(struct http_stream *stream);
  * early answer is not lost to a reset. Allowed while connecting. */
 void http_stream_write(struct http_stream *stream, const void *bytes, size_t length);
 void http_stream_write_parts(struct http_stream *stream, const uv_buf_t *parts, unsigned count);
+
+/* Bytes of a regular file straight from the page cache to the socket. Returns how many went, which
+ * is 0 for any reason: something is queued, the socket is full, the connection or the file is
+ * broken, the file ends here, the kernel cannot do this. Then read a piece and write() it: that
+ * waits for room or reports what is wrong. */
+size_t http_stream_send_file(struct http_stream *stream, int fd, uint64_t offset, size_t length);
+
 size_t http_stream_queued(const struct http_stream *stream);
 bool http_stream_is_full(const struct http_stream *stream); /* queued > HTTP_STREAM_HIGH_BYTES */
 
