@@ -4,7 +4,9 @@ import asyncio
 import os
 from datetime import timedelta
 
+import surface_background  # noqa: F401
 import surface_commands  # noqa: F401
+import surface_directories  # noqa: F401
 import surface_files  # noqa: F401
 import surface_sessions  # noqa: F401
 import surface_system  # noqa: F401

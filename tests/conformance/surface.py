@@ -107,6 +107,16 @@ async def refused(call, status, code=None):
     raise AssertionError(f"not refused: {result!r}")
 
 
+async def failed(call):
+    """An SDK exception that carries a status; which one is not promised."""
+    try:
+        await call
+    except SandboxApiException as problem:
+        assert problem.status_code >= 400, problem
+        return
+    raise AssertionError("did not fail")
+
+
 async def run_items(kit):
     """Try every item; one `STEP name: outcome` line each."""
     for function in ITEMS:

@@ -1,26 +1,14 @@
-"""Files and directories as the published Python SDK handles them."""
+"""Files as the published Python SDK handles them."""
 import io
 from datetime import datetime, timedelta, timezone
 
-from opensandbox.exceptions import SandboxApiException
 from opensandbox.models.filesystem import (
     ContentReplaceEntry, DirectoryListEntry, MoveEntry, SearchEntry, SetPermissionEntry, WriteEntry)
-from surface import equal, item, refused
+from surface import equal, failed, item, refused
+from surface_directories import folder, info
 
 NAMES = ["plain", "two words", "quote\"d", "it's", "umläut €", "100%41", "a+b&c=d?e#f", "semi;colon", "-dash",
          "back\\slash", "new\nline"]
-
-
-async def folder(kit, name):
-    """An empty directory of one item's own."""
-    path = f"/tmp/files/{name}"
-    await kit.files.delete_directories([path])
-    await kit.files.create_directories([WriteEntry(path=path)])
-    return path
-
-
-async def info(kit, path):
-    return (await kit.files.get_file_info([path]))[path]
 
 
 @item
@@ -162,16 +150,6 @@ async def write_with_owner_and_mode(kit):
     equal([e.path for e in await kit.files.list_directory(DirectoryListEntry(path=at))], [f"{at}/f"])
 
 
-async def failed(call):
-    """An SDK exception that carries a status; which one is not promised."""
-    try:
-        await call
-    except SandboxApiException as problem:
-        assert problem.status_code >= 400, problem
-        return
-    raise AssertionError("did not fail")
-
-
 @item
 async def file_info(kit):
     at = await folder(kit, "info")
@@ -272,69 +250,3 @@ async def replace_refuses_what_is_wrong(kit):
         await refused(call([replacing(f"{at}/absent", "a", "b")]), 404, "FILE_NOT_FOUND")
         await refused(call([replacing(f"{at}/a", "", "b")]), 400, "INVALID_REQUEST_BODY")
     equal(await kit.files.read_file(f"{at}/a"), "a")
-
-
-@item
-async def search(kit):
-    at = await folder(kit, "search")
-    names = ["a.py", "b.txt", "sub/c.py", "sub/deep/d.py", "sub/e.md", ".hidden.py"]
-    await kit.files.write_files([WriteEntry(path=f"{at}/{n}", data="x") for n in names])
-
-    async def found(pattern):
-        entries = await kit.files.search(SearchEntry(path=at, pattern=pattern))
-        assert all(e.entry_type == "file" for e in entries), entries
-        return [e.path.removeprefix(at + "/") for e in entries]
-    equal(sorted(await found("*")), sorted(names))
-    equal(sorted(await found("**")), sorted(names))
-    equal(sorted(await found("*.py")), sorted(n for n in names if n.endswith(".py")))
-    equal(sorted(await found("[ab].*")), ["a.py", "b.txt"])
-    equal(sorted(await found("?.{txt,md}")), ["b.txt", "sub/e.md"])
-    equal(await found("nothing*"), [])
-    await refused(kit.files.search(SearchEntry(path=f"{at}/absent", pattern="*")), 404, "FILE_NOT_FOUND")
-
-
-@item
-async def list_directory(kit):
-    at = await folder(kit, "list")
-    await kit.output(f"cd {at}; mkdir -p b/deep/er; touch a b/x c; ln -s b link")
-
-    async def listed(**options):
-        entries = await kit.files.list_directory(DirectoryListEntry(path=at, **options))
-        return [(e.path.removeprefix(at + "/"), e.entry_type) for e in entries]
-    one = [("a", "file"), ("b", "directory"), ("c", "file"), ("link", "symlink")]
-    equal(await listed(), one)
-    equal(await listed(depth=1), one)
-    equal(await listed(depth=0), [])
-    equal(await listed(depth=2), one[:2] + [("b/deep", "directory"), ("b/x", "file")] + one[2:])
-    equal(len(await listed(depth=100)), 7)
-    await refused(kit.files.list_directory(DirectoryListEntry(path=f"{at}/absent")), 404, "FILE_NOT_FOUND")
-    for wrong in ("a", "link"):
-        await refused(kit.files.list_directory(DirectoryListEntry(path=f"{at}/{wrong}")), 400)
-
-
-@item
-async def directories(kit):
-    at = await folder(kit, "directories")
-    await kit.files.create_directories([
-        WriteEntry(path=f"{at}/a/b", mode=700), WriteEntry(path=f"{at}/c", owner="nobody", group="nogroup")])
-    infos = await kit.files.get_file_info([f"{at}/a", f"{at}/a/b", f"{at}/c"])
-    equal({i.entry_type for i in infos.values()}, {"directory"})
-    equal(infos[f"{at}/a/b"].mode, 700)
-    equal((infos[f"{at}/c"].owner, infos[f"{at}/c"].group, infos[f"{at}/c"].mode), ("nobody", "nogroup", 755))
-    await kit.files.create_directories([WriteEntry(path=f"{at}/a/b", mode=755)])
-    equal((await info(kit, f"{at}/a/b")).mode, 700)
-    await kit.files.write_file(f"{at}/a/b/f", "x")
-    await failed(kit.files.create_directories([WriteEntry(path=f"{at}/a/b/f/g")]))
-    await kit.files.delete_directories([f"{at}/a", f"{at}/absent"])
-    equal(await kit.output(f"ls {at}"), ["c"])
-
-
-@item
-async def deep_tree(kit):
-    at = await folder(kit, "tree")
-    await kit.output(f"cd {at}; for i in $(seq 20); do mkdir -p d$i/e; for j in $(seq 30); do "
-                     "echo $i >d$i/e/f$j; done; done; ln -s / root-link")
-    equal(len(await kit.files.search(SearchEntry(path=at, pattern="f*"))), 600)
-    equal(len(await kit.files.list_directory(DirectoryListEntry(path=at, depth=3))), 20 + 20 + 600 + 1)
-    await kit.files.delete_directories([at])
-    equal(await kit.output(f"ls -d {at} 2>/dev/null; ls /etc/passwd"), ["/etc/passwd"])
