@@ -222,9 +222,9 @@ def other_rows():
         *[(method, path, None, None, (405, "METHOD_NOT_ALLOWED"))
           for method, path in (("POST", "/ping"), ("GET", "/command"), ("PUT", "/files"), ("POST", "/metrics"),
                                ("GET", "/session"), ("PATCH", "/directories"), ("DELETE", "/commands"))],
-        *[("GET", f"/proxy/{port}/x", None, None, BODY)
+        *[("GET", f"/proxy/{port}/x", None, None, (400, "INVALID_PORT"))
           for port in ("0", "65536", "x", "-1", "80x", "99999999999999999999", "%38%30x")],
-        ("GET", "/proxy/1/x", None, None, (502, "RUNTIME_ERROR")),
+        ("GET", "/proxy/1/x", None, None, (502, "PROXY_FAILED")),
         *[(method, path, body, None, (501, "NOT_SUPPORTED")) for method, path, body in (
             ("POST", "/code", b"{"), ("DELETE", "/code", None), ("POST", "/code/context", b""),
             ("GET", "/code/contexts", None), ("DELETE", "/code/contexts", None), ("GET", "/code/contexts/x", None),
