@@ -64,16 +64,17 @@ class Kit:
         assert done.exit_code == 0, done
         return stdout(done)
 
-    async def start(self, command, opts=None):
-        """A foreground command that goes on; its task and its id."""
-        started = asyncio.get_running_loop().create_future()
+    async def start(self, command, event="on_init"):
+        """A foreground command that goes on; its task and its first event of this kind."""
         loop = asyncio.get_running_loop()
+        first = loop.create_future()
 
-        def on_init(event):
-            loop.call_soon_threadsafe(started.set_result, event.id)
-        task = asyncio.create_task(self.commands.run(command, opts=opts,
-                                                     handlers=self.handlers(on_init=on_init)))
-        return task, await asyncio.wait_for(started, SECONDS)
+        def tell(value):
+            if not first.done():
+                first.set_result(value)
+        handlers = self.handlers(**{event: lambda e: loop.call_soon_threadsafe(tell, e)})
+        task = asyncio.create_task(self.commands.run(command, handlers=handlers))
+        return task, await asyncio.wait_for(first, SECONDS)
 
 
 def stdout(done):

@@ -101,19 +101,6 @@ item(async function run_handlers(box) {
   assert.deepEqual(stdout(done), []);
 });
 
-item(async function run_survives_its_client(box) {
-  const controller = new AbortController();
-  let id;
-  await assert.rejects(box.commands.run("sleep 0.5; echo end > /tmp/js-survivor", {}, {
-    onInit: (event) => {
-      id = event.id;
-      controller.abort();
-    },
-  }, controller.signal));
-  assert.equal((await finished(box, id)).exitCode, 0);
-  assert.deepEqual(await output(box, "cat /tmp/js-survivor; rm /tmp/js-survivor"), ["end"]);
-});
-
 item(async function run_refuses_what_is_wrong(box) {
   await assert.rejects(box.commands.run(" "));
   await refused(box.commands.run("pwd", { workingDirectory: "/absent" }), 400, "INVALID_REQUEST_BODY");

@@ -1,9 +1,9 @@
 """Commands as the published Python SDK runs them."""
 from datetime import timedelta
 
-from opensandbox.exceptions import InvalidArgumentException
+from opensandbox.exceptions import InvalidArgumentException, SandboxException
 from opensandbox.models.execd import RunCommandOpts
-from surface import equal, item, refused, stderr, stdout
+from surface import equal, item, refused, stderr, stdout, until
 
 
 def seconds(value):
@@ -172,7 +172,8 @@ async def set_env(kit):
 
 @item
 async def interrupt(kit):
-    task, command = await kit.start("echo begun; sleep 30")
+    task, init = await kit.start("sleep 30")
+    command = init.id
     status = await kit.commands.get_command_status(command)
     assert status.running and status.exit_code is None and status.finished_at is None, status
     await kit.commands.interrupt(command)
@@ -185,10 +186,13 @@ async def interrupt(kit):
 
 @item
 async def interrupt_what_ignores_it(kit):
-    task, command = await kit.start("trap '' TERM; echo begun; while :; do sleep 1; done")
-    await kit.commands.interrupt(command)
-    done = await task
-    equal(done.error.traceback, ["signal: killed"])
+    task, init = await kit.start("trap '' TERM; touch /tmp/trapped; while :; do sleep 1; done")
+
+    async def is_trapped():
+        return await kit.output("[ ! -e /tmp/trapped ] || rm -v /tmp/trapped") != []
+    await until(is_trapped, "the trap is set")
+    await kit.commands.interrupt(init.id)
+    equal((await task).error.traceback, ["signal: killed"])
 
 
 @item
@@ -215,6 +219,30 @@ async def status_unknown(kit):
 
 @item
 async def many_at_once(kit):
-    tasks = [await kit.start(f"sleep 0.2; echo {n}") for n in range(10)]
-    equal([stdout(await task) for task, _ in tasks], [[str(n)] for n in range(10)])
-    assert len({command for _, command in tasks}) == 10
+    begun = [await kit.start(f"sleep 0.2; echo {n}") for n in range(10)]
+    equal([stdout(await task) for task, _ in begun], [[str(n)] for n in range(10)])
+    assert len({init.id for _, init in begun}) == 10
+
+
+class Leaves(Exception):
+    pass
+
+
+@item
+async def run_survives_its_client(kit):
+    command = None
+
+    def leave(event):
+        nonlocal command
+        command = event.id
+        raise Leaves
+    try:
+        await kit.commands.run("sleep 0.3; echo end > /tmp/survivor; exit 5", handlers=kit.handlers(on_init=leave))
+    except SandboxException as problem:
+        assert "Leaves" in repr(problem.__cause__), repr(problem.__cause__)
+
+    async def is_over():
+        return not (await kit.commands.get_command_status(command)).running
+    await until(is_over, "the end of the command")
+    equal((await kit.commands.get_command_status(command)).exit_code, 5)
+    equal(await kit.output("cat /tmp/survivor"), ["end"])

@@ -337,7 +337,8 @@ class BadInput(unittest.TestCase):
     def test_known_command(self):
         command = self.known_command()
         self.check([
-            *[("GET", f"/command/{command}/logs?cursor={value}", None, None, BODY) for value in [*NO_COUNT, "%00"]],
+            *[("GET", f"/command/{command}/logs?cursor={value}", None, None, BODY)
+              for value in ("-1", "99999999999999999999", "%00", "%zz")],
             *[("GET", f"/command/{command}/stream?offset={value}", None, None, BODY) for value in [*NO_COUNT, "%00"]],
             ("POST", f"/command/{command}/stdin", b"x", None, (409, "RUNTIME_ERROR")),
             ("DELETE", f"/command/{command}/stdin", None, None, (409, "RUNTIME_ERROR")),
