@@ -115,6 +115,11 @@ def terminal_rows():
         *rows("POST", "/pty", [b for b in NO_OBJECT if b != b"null"], BODY),
         *rows("POST", "/pty", fields("cwd", [*NO_STRING, "$NO_SUCH_VARIABLE_HERE", "x" * 5000]), BODY),
         *rows("POST", "/pty", fields("command", NO_STRING), BODY),
+        *rows("POST", "/pty", fields("cols", [*NO_NUMBER, 0, 10001]), BODY),
+        *rows("POST", "/pty", fields("rows", [*NO_NUMBER, 0, 10001]), BODY),
+        *rows("POST", "/pty", fields("uid", [*NO_NUMBER, 4294967295]), BODY),
+        *rows("POST", "/pty", fields("gid", [0]), BODY),
+        *rows("POST", "/pty", fields("envs", [7, [], {"A": 7}, {"": "x"}, {"A=B": "x"}]), BODY),
         *ids("GET", "/pty/"), *ids("DELETE", "/pty/"), *ids("GET", "/pty/", "/ws"),
     ]
 
@@ -124,8 +129,8 @@ def reading_rows(folder):
     return [
         *paths("GET", "/files/info", folder),
         *[("GET", f"/files/info?path={path}", None, None, NO_FILE)
-          for path in ("/absent", "/etc/passwd/x", "%ff%fe", "/tmp/%22%0A%5C", "/etc&path=/absent")],
-        ("GET", "/files/info?path=/" + "x" * 300, None, None, BODY),
+          for path in ("/absent", "/etc/passwd/x", "/tmp/%22%0A%5C", "/etc&path=/absent")],
+        *[("GET", f"/files/info?path={path}", None, None, BODY) for path in ("", "/" + "x" * 300, "%ff%fe", "/%c0%af")],
         *rows("GET", "/files/download", [None], MISSING),
         *rows("GET", "/files/download?path=", [None], MISSING),
         *rows("GET", "/files/download?Path=/etc/passwd", [None], MISSING),
@@ -144,7 +149,8 @@ def reading_rows(folder):
         *paths("GET", "/files/search", folder),
         ("GET", "/files/search?path=/absent", None, None, NO_FILE),
         ("GET", "/files/search?path=%ff", None, None, NO_FILE),
-        ("GET", "/files/search?path=/tmp&pattern=%00", None, None, BODY),
+        *[("GET", f"/files/search?path=/tmp&pattern={pattern}", None, None, BODY)
+          for pattern in ("%00", "[", "{a", "!(a", "x" * 1025)],
         *rows("GET", "/directories/list", [None], MISSING),
         *paths("GET", "/directories/list", folder),
         ("GET", "/directories/list?path=/absent", None, None, NO_FILE),
@@ -177,14 +183,13 @@ def changing_rows(folder):
         *rows("POST", "/files/permissions", [wrong(absent, {"mode": 644})], NO_FILE),
         *rows("POST", "/files/replace", objects, BODY),
         *rows("POST", "/files/replace", [wrong(victim, v) for v in [
-            *per_path, {}, {"old": "x"}, {"new": "x"}, {"old": "", "new": "x"}, {"old": 7, "new": "x"},
+            *per_path, {}, {"new": "x"}, {"old": "", "new": "x"}, {"old": 7, "new": "x"},
             {"old": "x", "new": []}]], BODY),
         *rows("POST", "/files/replace", [wrong(absent, {"old": "a", "new": "b"})], NO_FILE),
         *rows("POST", "/directories", objects, BODY),
         *rows("POST", "/directories", [wrong(absent, v) for v in [*per_path, *permissions]], BODY),
-        *rows("DELETE", "/files", [None], MISSING),
+        *rows("POST", "/files/replace?verbose=maybe", [wrong(absent, {"old": "a", "new": "b"})], BODY),
         *paths("DELETE", "/files", folder),
-        *rows("DELETE", "/directories", [None], MISSING),
         *paths("DELETE", "/directories", folder),
     ]
 
@@ -367,10 +372,14 @@ class BadInput(unittest.TestCase):
         upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
                    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
         path = f"/pty/{terminal}/ws"
+        required, invalid = (426, "UPGRADE_REQUIRED"), (400, "INVALID_REQUEST")
         self.check([
-            ("GET", path, None, None, BODY),
-            *[("GET", path, None, {k: v for k, v in upgrade.items() if k != missing}, BODY) for missing in upgrade],
-            ("GET", path, None, {**upgrade, "Sec-WebSocket-Key": "short"}, BODY),
+            ("GET", path, None, None, required),
+            *[("GET", path, None, {k: v for k, v in upgrade.items() if k != missing}, required)
+              for missing in ("Upgrade", "Connection", "Sec-WebSocket-Version")],
+            ("GET", path, None, {**upgrade, "Sec-WebSocket-Version": "12"}, required),
+            ("GET", path, None, {k: v for k, v in upgrade.items() if k != "Sec-WebSocket-Key"}, invalid),
+            *[("GET", path, None, {**upgrade, "Sec-WebSocket-Key": key}, invalid) for key in ("short", "x" * 24, "=" * 24)],
         ])
 
     def state(self):

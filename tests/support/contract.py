@@ -207,7 +207,7 @@ class Contract:
 
     def _check_body(self, response, headers, body, where):
         content = response.get("content", {})
-        if not content or (not body and response.get("x-opensandbox-may-be-empty")):
+        if not content:
             if body:
                 raise Mismatch(f"{where} has a body: {body[:300]!r}")
             return
