@@ -95,7 +95,8 @@ class Osb(unittest.TestCase):
         self.assertEqual(done.stdout.strip(), "$HOME|a b||")
 
     def test_command_background(self):
-        command = self.json("command", "run", "-d", self.box, "--", "sh", "-c", "echo begun; sleep 1000")["execution_id"]
+        started = self.json("command", "run", "-d", self.box, "--", "sh", "-c", "echo begun; sleep 1000")
+        command = started["execution_id"]
         status = self.json("command", "status", self.box, command)
         self.assertEqual((status["running"], status["exit_code"]), (True, None))
         self.osb("command", "interrupt", self.box, command)

@@ -206,8 +206,8 @@ def upload_rows(folder):
         *rows(*up, [b"x"], shape, {"Content-Type": "application/json"}),
         *rows(*up, [b"x"], shape, {"Content-Type": "multipart/form-data"}),
         *rows(*up, [b"x"], shape, {"Content-Type": "multipart/form-data; boundary=" + "b" * 300}),
-        *rows(*up, [b"", b"garbage", metadata(target)[:-10], metadata(target) + b"--BoUnDaRy\r\nno colon\r\n\r\n"], shape,
-              HEADERS),
+        *rows(*up, [b"", b"garbage", metadata(target)[:-10], metadata(target) + b"--BoUnDaRy\r\nno colon\r\n\r\n"],
+              shape, HEADERS),
         *rows(*up, [metadata(target) + END], file, HEADERS),
         *rows(*up, [content(b"x") + END, END], meta, HEADERS),
         *rows(*up, [metadata(target) + content(b"x") + metadata(target + "2") + END], shape, HEADERS),
@@ -238,6 +238,18 @@ def other_rows():
     ]
 
 
+def send(port, request, method="GET"):
+    """These bytes; (status, headers, body)."""
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT) as sock:
+        try:
+            sock.sendall(request)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # refused before all was sent; the answer is there
+        response = http.client.HTTPResponse(sock, method=method)
+        response.begin()
+        return response.status, response.headers, response.read()
+
+
 def exchange(port, method, path, body, headers):
     """One request, byte for byte; (status, headers, body)."""
     head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
@@ -245,14 +257,28 @@ def exchange(port, method, path, body, headers):
         head += f"{name}: {value}\r\n"
     if body is not None:
         head += f"Content-Length: {len(body)}\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=WAIT) as sock:
-        try:
-            sock.sendall(head.encode("latin-1") + b"\r\n" + (body or b""))
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # refused before all was sent; the answer is there
-        response = http.client.HTTPResponse(sock, method=method)
-        response.begin()
-        return response.status, response.headers, response.read()
+    return send(port, head.encode("latin-1") + b"\r\n" + (body or b""), method)
+
+
+# What is no request at all: bytes, status and code.
+NO_REQUEST = [
+    *[(text, 400, "INVALID_REQUEST") for text in (
+        b"\0\0\0\0\r\n\r\n", b"GET\r\n\r\n", b"GET /ping\r\n\r\n", b"GET ping HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://x/ping HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /ping HTTP/1.1\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"GET /ping HTTP/1.1\nHost: x\n\n",
+        b"GET /ping HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n", b"GET /ping HTTP/1.1\r\nHost : x\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n", b"GET /pi\xffng\x01 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx",
+        b"POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"POST /command HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n")],
+    (b"POST /command HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501, "NOT_IMPLEMENTED"),
+    (b"GET /ping HTTP/2.0\r\nHost: x\r\n\r\n", 505, "HTTP_VERSION_NOT_SUPPORTED"),
+    (b"GET /ping HTTP/1.1\r\nHost: x\r\nLong: " + b"x" * 300000 + b"\r\n\r\n", 431, "HEADERS_TOO_LARGE"),
+    (b"GET /ping HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 3000 + b"\r\n", 431, "HEADERS_TOO_LARGE"),
+    (b"GET /" + b"x" * 300000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 431, "HEADERS_TOO_LARGE"),
+]
 
 
 def describe(row):
@@ -329,6 +355,24 @@ class BadInput(unittest.TestCase):
         self.check(upload_rows(self.folder))
         self.check_untouched()
 
+    def test_no_requests(self):
+        problems = []
+        for request, status, code in NO_REQUEST:
+            got, headers, data = send(self.execd.port, request)
+            if (got, json.loads(data).get("code")) != (status, code) or headers["Connection"] != "close":
+                problems.append(f"{request[:80]!r}: {got} {data[:200]!r}, not {status} {code}")
+        self.assertFalse(problems, "\n".join(problems))
+
+    def test_token(self):
+        execd = Execd("--access-token", "secret")
+        self.addCleanup(execd.stop)
+        for path in ("/ping", "/command", "/proxy/1/x", "/nothing", "/code/contexts"):
+            for headers in (None, {"X-EXECD-ACCESS-TOKEN": ""}, {"X-EXECD-ACCESS-TOKEN": "secre"},
+                            {"X-EXECD-ACCESS-TOKEN": "secret2"}, {"Authorization": "secret"}):
+                status, _, data = exchange(execd.port, "GET", path, None, headers)
+                self.assertEqual((status, json.loads(data)["code"]), (401, "UNAUTHORIZED"), (path, headers))
+        self.assertEqual(exchange(execd.port, "GET", "/ping", None, {"X-EXECD-ACCESS-TOKEN": "secret"})[0], 200)
+
     def test_other_paths(self):
         self.check(other_rows())
 
@@ -379,7 +423,8 @@ class BadInput(unittest.TestCase):
               for missing in ("Upgrade", "Connection", "Sec-WebSocket-Version")],
             ("GET", path, None, {**upgrade, "Sec-WebSocket-Version": "12"}, required),
             ("GET", path, None, {k: v for k, v in upgrade.items() if k != "Sec-WebSocket-Key"}, invalid),
-            *[("GET", path, None, {**upgrade, "Sec-WebSocket-Key": key}, invalid) for key in ("short", "x" * 24, "=" * 24)],
+            *[("GET", path, None, {**upgrade, "Sec-WebSocket-Key": key}, invalid)
+              for key in ("short", "x" * 24, "=" * 24)],
         ])
 
     def state(self):
@@ -396,6 +441,8 @@ class BadInput(unittest.TestCase):
         def send_all():
             for method, path, body, headers, _ in table:
                 exchange(self.execd.port, method, path, body, headers)
+            for request, _, _ in NO_REQUEST:
+                send(self.execd.port, request)
         send_all()
         before, memory = self.state(), self.execd.memory_kib()
         for _ in range(3):

@@ -15,7 +15,7 @@ import yaml
 PATH = Path(__file__).resolve().parent.parent.parent / "specs/execd.yaml"
 METHODS = ["get", "head", "post", "put", "patch", "delete", "options", "trace"]
 # Said of every operation in the contract's introduction, and not repeated there.
-COMMON = {(400, "BAD_REQUEST"), (401, "UNAUTHORIZED"), (404, "NOT_FOUND"), (405, "METHOD_NOT_ALLOWED"),
+COMMON = {(400, "INVALID_REQUEST"), (401, "UNAUTHORIZED"), (404, "NOT_FOUND"), (405, "METHOD_NOT_ALLOWED"),
           (408, "REQUEST_TIMEOUT"), (413, "REQUEST_TOO_LARGE"), (431, "HEADERS_TOO_LARGE"),
           (501, "NOT_IMPLEMENTED"), (505, "HTTP_VERSION_NOT_SUPPORTED"), (503, "RUNTIME_ERROR")}
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
