@@ -105,6 +105,9 @@ def session_rows():
     return [
         *rows("POST", "/session", [b for b in NO_OBJECT if b != b"null"], BODY),
         *rows("POST", "/session", fields("cwd", [*NO_STRING, "$NO_SUCH_VARIABLE_HERE", "x" * 5000]), BODY),
+        *rows("POST", "/session", fields("uid", [*NO_NUMBER, 4294967295]), BODY),
+        *rows("POST", "/session", fields("gid", [0]), BODY),
+        *rows("POST", "/session", fields("envs", [7, [], {"A": 7}, {"": "x"}, {"A=B": "x"}]), BODY),
         *ids("POST", "/session/", "/run", b'{"command":"true"}'),
         *ids("DELETE", "/session/"),
     ]
