@@ -64,7 +64,7 @@ class Kit:
         assert done.exit_code == 0, done
         return stdout(done)
 
-    async def start(self, command, event="on_init"):
+    async def start(self, command, event="on_init", session=None):
         """A foreground command that goes on; its task and its first event of this kind."""
         loop = asyncio.get_running_loop()
         first = loop.create_future()
@@ -73,7 +73,9 @@ class Kit:
             if not first.done():
                 first.set_result(value)
         handlers = self.handlers(**{event: lambda e: loop.call_soon_threadsafe(tell, e)})
-        task = asyncio.create_task(self.commands.run(command, handlers=handlers))
+        run = (self.commands.run(command, handlers=handlers) if session is None else
+               self.commands.run_in_session(session, command, handlers=handlers))
+        task = asyncio.create_task(run)
         return task, await asyncio.wait_for(first, SECONDS)
 
 

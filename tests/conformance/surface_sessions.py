@@ -113,6 +113,20 @@ async def session_timeout(kit):
 
 
 @item
+async def session_interrupt(kit):
+    """The id of a session's run is the session's; interrupting it ends the run and nothing else."""
+    async with Session(kit) as session:
+        await lines(kit, session, "kept=yes")
+        task, message = await kit.start("echo begun; sleep 30; echo never", "on_stdout", session)
+        equal(message.text, "begun")
+        await kit.commands.interrupt(session)
+        done = await task
+        equal(stdout(done), ["begun"])
+        assert done.error is not None and done.error.value and done.complete is None, done
+        equal(await lines(kit, session, "echo $kept"), ["yes"])
+
+
+@item
 async def session_jobs_stay(kit):
     async with Session(kit) as session:
         await lines(kit, session, "sleep 300 & job=$!")
