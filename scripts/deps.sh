@@ -8,7 +8,7 @@ build="gcc libc6-dev cmake ninja-build pkg-config libuv1-dev libjansson-dev libs
        libseccomp-dev libcmocka-dev node-llhttp"
 run="bash curl ca-certificates python3"
 test="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm python3 python3-venv python3-pip
-      debootstrap procps iproute2 binutils util-linux busybox-static musl-tools"
+      python3-yaml debootstrap procps iproute2 binutils util-linux busybox-static musl-tools vim-tiny"
 bench="bubblewrap python3"
 soak="debootstrap"
 

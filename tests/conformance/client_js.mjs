@@ -1,70 +1,61 @@
-// Drives the published npm SDK; prints one `STEP name: outcome` line per thing tried.
+// Drives the published npm SDK; prints one `STEP name: outcome` line per thing tried. The things are in
+// surface_*.mjs and, for the sandbox itself, here.
 import assert from "node:assert/strict";
+import { calls, item, items, methodsOf, refused, runItems, watched } from "./surface.mjs";
 
 const { Sandbox, SandboxManager } = await import(process.env.OSB_JS_SDK);
 const connectionConfig = { domain: process.env.OSB_DOMAIN, apiKey: process.env.OSB_KEY };
-const state = {};
+const context = {};
 
-async function create() {
-  state.box = await Sandbox.create({
+items.push(async function create() {
+  const box = await Sandbox.create({
     connectionConfig,
     image: "host",
-    timeoutSeconds: 300,
+    timeoutSeconds: 600,
     env: { COLOUR: "teal" },
     metadata: { suite: "conformance" },
   });
-  const info = await state.box.getInfo();
+  context.box = {
+    whole: box,
+    commands: watched(box.commands, calls.commands),
+    files: watched(box.files, calls.files),
+  };
+  const info = await box.getInfo();
   assert.equal(info.status.state, "Running");
   assert.deepEqual(info.metadata, { suite: "conformance" });
   assert.deepEqual(info.entrypoint, ["tail", "-f", "/dev/null"]);
-}
+});
 
-async function echo() {
-  const done = await state.box.commands.run("echo hello; echo $COLOUR; echo oops >&2");
-  assert.deepEqual(done.logs.stdout.map((m) => m.text), ["hello", "teal"]);
-  assert.deepEqual(done.logs.stderr.map((m) => m.text), ["oops"]);
-  assert.equal(done.exitCode, 0);
-  assert.ok(done.id);
-}
+await import("./surface_commands.mjs");
+await import("./surface_sessions.mjs");
+await import("./surface_files.mjs");
 
-async function failing_command() {
-  const done = await state.box.commands.run("no-such-program-here; exit 7");
-  assert.equal(done.exitCode, 7);
-  assert.equal(done.error.name, "CommandExecError");
-  assert.ok(done.logs.stderr[0].text.includes("no-such-program-here"));
-  assert.equal(done.complete, undefined);
-}
-
-async function files() {
-  const text = "first\nzweite Zeile: äöü €\n";
-  const data = new Uint8Array(256000).map((_, i) => i & 255);
-  await state.box.files.writeFiles([
-    { path: "/tmp/dir/a.txt", data: text },
-    { path: "/tmp/b.bin", data, mode: 640 },
-  ]);
-  assert.equal(await state.box.files.readFile("/tmp/dir/a.txt"), text);
-  assert.deepEqual(Buffer.from(await state.box.files.readBytes("/tmp/b.bin")), Buffer.from(data));
-  const info = (await state.box.files.getFileInfo(["/tmp/b.bin"]))["/tmp/b.bin"];
-  assert.equal(info.size, data.length);
-  assert.equal(info.mode, 640);
-  await assert.rejects(state.box.files.readFile("/tmp/absent"));
-}
-
-async function kill() {
-  const id = state.box.id;
-  await state.box.kill();
-  await state.box.close();
-  const manager = SandboxManager.create({ connectionConfig });
-  await assert.rejects(manager.getSandboxInfo(id), (e) => e.statusCode === 404);
-  await manager.close();
-}
-
-for (const step of [create, echo, failing_command, files, kill]) {
-  try {
-    await step();
-    console.log(`STEP ${step.name}: ok`);
-  } catch (problem) {
-    console.error(problem);
-    console.log(`STEP ${step.name}: ${String(problem).replaceAll("\n", " ")}`);
+item(async function health_and_metrics({ whole }) {
+  assert.equal(await whole.isHealthy(), true);
+  assert.equal(await whole.health.ping(), true);
+  await whole.waitUntilReady({ readyTimeoutSeconds: 10, pollingIntervalMillis: 50 });
+  for (const sample of [await whole.getMetrics(), await whole.metrics.getMetrics()]) {
+    assert.ok(sample.cpuCount > 0 && sample.cpuUsedPercentage >= 0, JSON.stringify(sample));
+    assert.ok(sample.cpuUsedPercentage <= 100, JSON.stringify(sample));
+    assert.ok(sample.memoryUsedMiB > 0 && sample.memoryUsedMiB <= sample.memoryTotalMiB);
+    assert.ok(Math.abs(sample.timestamp - Date.now()) < 3600000, JSON.stringify(sample));
   }
-}
+});
+
+item(async function every_method_was_called() {
+  for (const [service, name] of [["commands", "ExecdCommands"], ["files", "SandboxFiles"]]) {
+    const methods = methodsOf(process.env.OSB_JS_SDK, name);
+    assert.ok(methods.length > 5, methods.join());
+    assert.deepEqual(methods.filter((m) => !calls[service].has(m)), []);
+  }
+});
+
+item(async function kill({ whole }) {
+  await whole.kill();
+  await whole.close();
+  const manager = SandboxManager.create({ connectionConfig });
+  await refused(manager.getSandboxInfo(whole.id), 404);
+  await manager.close();
+});
+
+await runItems(context);

@@ -1,85 +1,66 @@
-"""Drives the published Python SDK; prints one `STEP name: outcome` line per thing tried."""
+"""Drives the published Python SDK, its sync or its async client as OSB_SDK_KIND says; prints one
+`STEP name: outcome` line per thing tried. The things are in surface_*.py and, for the sandbox itself, here."""
+import asyncio
 import os
-import traceback
 from datetime import timedelta
 
+import surface_background  # noqa: F401
+import surface_commands  # noqa: F401
+import surface_directories  # noqa: F401
+import surface_files  # noqa: F401
+import surface_sessions  # noqa: F401
+import surface_system  # noqa: F401
+from opensandbox import Sandbox, SandboxManager
+from opensandbox.config import ConnectionConfig
 from opensandbox.config.connection_sync import ConnectionConfigSync
-from opensandbox.models.filesystem import WriteEntry
+from opensandbox.services.command import Commands
+from opensandbox.services.filesystem import Filesystem
 from opensandbox.sync.manager import SandboxManagerSync
 from opensandbox.sync.sandbox import SandboxSync
+from surface import ITEMS, Kit, Service, equal, item, refused, run_items
 
-config = ConnectionConfigSync(domain=os.environ["OSB_DOMAIN"], api_key=os.environ["OSB_KEY"])
-state = {}
-
-
-def step(function):
-    try:
-        function()
-        print(f"STEP {function.__name__}: ok", flush=True)
-    except BaseException as problem:
-        traceback.print_exc()
-        print(f"STEP {function.__name__}: {type(problem).__name__}: {problem}".replace("\n", " "),
-              flush=True)
+IS_SYNC = os.environ["OSB_SDK_KIND"] == "sync"
+CONFIG = (ConnectionConfigSync if IS_SYNC else ConnectionConfig)(
+    domain=os.environ["OSB_DOMAIN"], api_key=os.environ["OSB_KEY"])
+KIT = None
 
 
-def create():
-    state["box"] = SandboxSync.create("host", timeout=timedelta(minutes=5), env={"COLOUR": "teal"},
-                                      metadata={"suite": "conformance"}, connection_config=config)
-    info = state["box"].get_info()
-    assert info.status.state == "Running", info
-    assert info.image.image == "host", info
-    assert info.metadata == {"suite": "conformance"}, info
-    assert info.entrypoint == ["tail", "-f", "/dev/null"], info
-    assert abs((info.expires_at - info.created_at).total_seconds() - 300) < 5, info
+async def create(_):
+    global KIT
+    api = Service(SandboxSync if IS_SYNC else Sandbox, IS_SYNC)
+    box = await api.create("host", timeout=timedelta(minutes=10), metadata={"suite": "conformance"},
+                           env={"COLOUR": "teal", "EXECD_ENVS": "/tmp/execd/envs"}, connection_config=CONFIG)
+    KIT = Kit(box, IS_SYNC)
+    info = await KIT.whole.get_info()
+    equal((info.status.state, info.image.image, info.metadata), ("Running", "host", {"suite": "conformance"}))
+    equal(info.entrypoint, ["tail", "-f", "/dev/null"])
+    assert abs((info.expires_at - info.created_at).total_seconds() - 600) < 5, info
 
 
-def echo():
-    done = state["box"].commands.run("echo hello; echo $COLOUR; echo oops >&2")
-    assert [m.text for m in done.logs.stdout] == ["hello", "teal"], done
-    assert [m.text for m in done.logs.stderr] == ["oops"], done
-    assert done.exit_code == 0 and done.error is None and done.complete is not None, done
-    assert done.id, done
+@item
+async def every_method_was_called(kit):
+    for service, protocol in ((kit.commands, Commands), (kit.files, Filesystem)):
+        public = {name for name in vars(protocol) if not name.startswith("_")}
+        assert len(public) > 5, public
+        equal(public - service.called, set())
 
 
-def failing_command():
-    done = state["box"].commands.run("no-such-program-here; exit 7")
-    assert done.exit_code == 7 and done.complete is None, done
-    assert done.error.name == "CommandExecError" and done.error.value == "7", done
-    assert "no-such-program-here" in done.logs.stderr[0].text, done
+@item
+async def kill(kit):
+    await kit.whole.kill()
+    await kit.whole.close()
+    manager_class = SandboxManagerSync if IS_SYNC else SandboxManager
+    manager = await Service(manager_class, IS_SYNC).create(connection_config=CONFIG)
+    await refused(Service(manager, IS_SYNC).get_sandbox_info(kit.box.id), 404)
+    await Service(manager, IS_SYNC).close()
 
 
-def files():
-    files_api = state["box"].files
-    text = "first\nzweite Zeile: äöü €\n"
-    files_api.write_file("/tmp/dir/a.txt", text)
-    assert files_api.read_file("/tmp/dir/a.txt") == text
-    data = bytes(range(256)) * 1000
-    files_api.write_files([WriteEntry(path="/tmp/b.bin", data=data, mode=640),
-                           WriteEntry(path="/tmp/c.txt", data="c", mode=600)])
-    assert files_api.read_bytes("/tmp/b.bin") == data
-    assert files_api.read_bytes("/tmp/b.bin", range_header="bytes=0-9") == data[:10]
-    info = files_api.get_file_info(["/tmp/b.bin"])["/tmp/b.bin"]
-    assert info.size == len(data) and info.mode == 640 and info.owner == "root", info
-    try:
-        files_api.read_file("/tmp/absent")
-    except Exception as problem:
-        assert "absent" in str(problem) or "404" in str(problem), problem
-    else:
-        raise AssertionError("reading an absent file succeeded")
+class Later:
+    """The kit, which exists from the first item on."""
+
+    def __getattr__(self, name):
+        return getattr(KIT, name)
 
 
-def kill():
-    box_id = state["box"].id
-    state["box"].kill()
-    state["box"].close()
-    with SandboxManagerSync.create(connection_config=config) as manager:
-        try:
-            manager.get_sandbox_info(box_id)
-        except Exception as problem:
-            assert getattr(problem, "status_code", None) == 404, problem
-        else:
-            raise AssertionError("the sandbox is still there")
-
-
-for function in (create, echo, failing_command, files, kill):
-    step(function)
+ITEMS.insert(0, create)
+asyncio.run(run_items(Later()))

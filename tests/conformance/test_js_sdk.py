@@ -4,13 +4,18 @@ from pathlib import Path
 
 import published
 
+HERE = Path(__file__).parent
+FILES = [*sorted(HERE.glob("surface_*.mjs")), HERE / "client_js.mjs"]
+
 
 class JsSdk(published.SdkCase, unittest.TestCase):
     @classmethod
     def client(cls):
         node, sdk = published.js_sdk()
-        return [node, Path(__file__).with_name("client_js.mjs")], {"OSB_JS_SDK": str(sdk)}
+        return [node, HERE / "client_js.mjs"], {"OSB_JS_SDK": str(sdk)}
 
+
+published.add_tests(JsSdk, r"^item\(async function (\w+)", FILES)
 
 if __name__ == "__main__":
     unittest.main()
