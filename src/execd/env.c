@@ -1,13 +1,10 @@
 #include "execd/env.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
-#include "execd/paths.h"
 
 void execd_env_init(struct execd_env *env)
 {
@@ -107,42 +104,4 @@ char *const *execd_env_array(const struct execd_env *env)
 {
     static char *const none[] = {NULL};
     return env->items != NULL ? env->items : none;
-}
-
-static void add_file_line(struct execd_env *env, const struct execd_env *before, const char *line)
-{
-    while (isspace((unsigned char)*line))
-        line++;
-    const char *equals = strchr(line, '=');
-    if (*line == '#' || equals == NULL || equals == line)
-        return;
-    AUTO_FREE char *name = mem_dup_n(line, (size_t)(equals - line));
-    for (size_t end = strlen(name); end > 0 && isspace((unsigned char)name[end - 1]); end--)
-        name[end - 1] = '\0';
-
-    struct buf value;
-    buf_init(&value, EXECD_STRING_MAX);
-    if (execd_path_replace_variables(equals + 1, before, &value, NULL) == 0)
-        execd_env_set(env, name, value.data); /* a line that does not fit is malformed: skipped */
-    buf_done(&value);
-}
-
-void execd_env_add_file(struct execd_env *env, const char *text, size_t length)
-{
-    struct execd_env before;
-    execd_env_init(&before);
-    execd_env_copy(&before, env);
-    const char *end = text + length;
-    while (text < end) {
-        const char *stop = memchr(text, '\n', (size_t)(end - text));
-        if (stop == NULL)
-            stop = end;
-        size_t line_length = (size_t)(stop - text);
-        if (line_length > 0 && text[line_length - 1] == '\r')
-            line_length--;
-        AUTO_FREE char *line = mem_dup_n(text, line_length);
-        add_file_line(env, &before, line);
-        text = stop + 1;
-    }
-    execd_env_done(&before);
 }

@@ -32,7 +32,11 @@ const char *execd_env_find(const struct execd_env *env, const char *name); /* va
 /* For execve: never NULL. */
 char *const *execd_env_array(const struct execd_env *env);
 
-/* Overlay the lines of an environment file: NAME=value, '#' comments; blank and malformed lines are
- * skipped, $NAME and ${NAME} in values are replaced from `env` as it was before (nothing when
- * unset), later lines win. */
+/* Overlay the entries of an environment file (env_file.c): one NAME=value per line, later ones win;
+ * '#' comments, blank and malformed lines are skipped. A value may be
+ * - in single quotes, as it stands, line ends included;
+ * - in double quotes, with \\ \" \n \r \t and $NAME or ${NAME};
+ * - without quotes, to the end of the line, with $NAME or ${NAME}.
+ * Names are replaced from `env` as it was before, by nothing when unset. Quotes count only when
+ * nothing but white space or a comment follows the closing one on its line. */
 void execd_env_add_file(struct execd_env *env, const char *text, size_t length);

@@ -112,6 +112,41 @@ static void test_file(void **state)
     execd_env_done(&env);
 }
 
+static void test_file_quotes(void **state)
+{
+    (void)state;
+    static const char text[] = "SINGLE='$PATH \\n \"x\"'\n"
+                               "LINES='one\ntwo=2\n'\n"
+                               "DOUBLE=\"it's\\t\\\"$PATH\\\"\\\\n\"  # said\n"
+                               "EMPTY=''\r\n"
+                               "NONE=\n"
+                               "OPEN='not closed\n"
+                               "MORE='a' b\n"
+                               "HASH='a'#b\n"
+                               "ESCAPED=\"\\$PATH\"\n"
+                               "END=\"to the last byte\"";
+    static const char *const expected[][2] = {
+        {"SINGLE", "$PATH \\n \"x\""},
+        {"LINES", "one\ntwo=2\n"},
+        {"DOUBLE", "it's\t\"/bin\"\\n"},
+        {"EMPTY", ""},
+        {"NONE", ""},
+        {"OPEN", "'not closed"},
+        {"MORE", "'a' b"},
+        {"HASH", "'a'#b"},
+        {"ESCAPED", "$PATH"},
+        {"END", "to the last byte"},
+    };
+    struct execd_env env;
+    execd_env_init(&env);
+    execd_env_set(&env, "PATH", "/bin");
+    execd_env_add_file(&env, text, strlen(text));
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++)
+        assert_string_equal(execd_env_find(&env, expected[i][0]), expected[i][1]);
+    assert_int_equal(env.count, ARRAY_LEN(expected) + 1);
+    execd_env_done(&env);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -120,6 +155,7 @@ int main(void)
         cmocka_unit_test(test_count_is_bounded),
         cmocka_unit_test(test_copy_is_apart),
         cmocka_unit_test(test_file),
+        cmocka_unit_test(test_file_quotes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
