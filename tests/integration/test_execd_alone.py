@@ -187,7 +187,9 @@ class Roots(unittest.TestCase):
     def test_strict_filters(self):
         for error in ("EPERM", "ENOSYS"):
             with self.subTest(error):
-                execd = self.start(command=[sys.executable, os.path.join(SUPPORT, "deny_syscalls.py"), error,
+                # An open file that execd inherits is not for commands.
+                execd = self.start(command=["sh", "-c", "exec \"$@\" 9</dev/null", "sh", sys.executable,
+                                            os.path.join(SUPPORT, "deny_syscalls.py"), error,
                                             "pidfd_open,clone3,openat2,close_range,memfd_create", BINARY])
                 self.check_everywhere(execd, self.folder)
                 self.check_commands(execd)
@@ -322,9 +324,17 @@ class Bootstrap(unittest.TestCase):
     def start(self, *words, **env):
         process = subprocess.Popen(["sh", BOOTSTRAP, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, env=self.environment(**env))
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(lambda: process.poll() is not None or process.kill())
+        overdue = threading.Timer(WAIT, process.terminate)  # ends a read that would wait for ever
+        overdue.start()
+
+        def clean_up():
+            overdue.cancel()
+            if process.poll() is None:
+                process.terminate()
+            process.wait(WAIT)
+            process.stdout.close()
+            process.stderr.close()
+        self.addCleanup(clean_up)
         return process
 
     def test_what_runs(self):
@@ -420,6 +430,9 @@ class Bootstrap(unittest.TestCase):
             os.write(master, b"echo $((40 + 2)); tty | grep -c pts\n")
             expect(b"42")
             expect(b"1\r\n")
+            os.write(master, b"set -o | grep monitor\n")
+            expect(b"monitor\r\n")
+            expect(b"on\r\n")
             os.write(master, b"sleep 1000\n")
             expect(b"sleep 1000\r\n")
             time.sleep(0.2)
