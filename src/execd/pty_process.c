@@ -25,7 +25,7 @@
 #include "execd/pty_terminal.h"
 
 #define DRAIN_MAX  (1024 * 1024)
-#define HANG_UP_MS 1000
+#define HANG_UP_MS 500
 
 /* An open file of ours and its watcher. */
 struct channel {
@@ -170,9 +170,11 @@ void execd_pty_process_resume(struct execd_pty_process *process)
 /* After the exit: what is there now. */
 static void drain(struct channel *output)
 {
+    if (output->fd < 0)
+        return;
     size_t left = DRAIN_MAX;
     int pending = 0;
-    if (output->process->pipes && output->fd >= 0 && ioctl(output->fd, FIONREAD, &pending) == 0)
+    if (output->process->pipes && ioctl(output->fd, FIONREAD, &pending) == 0)
         left = (size_t)pending;
     char bytes[EXECD_PTY_OUTPUT_MAX];
     while (output->fd >= 0 && left > 0) {

@@ -62,7 +62,7 @@ void execd_pty_process_resize(struct execd_pty_process *process, unsigned short 
 /* To the terminal's foreground job; with pipes to the leader's group. */
 void execd_pty_process_signal(struct execd_pty_process *process, int signal);
 
-/* For every process of the session: SIGHUP now, and SIGKILL when the leader has exited, or a second
- * later at the latest. */
+/* For every process of the session: SIGHUP now, and SIGKILL when the leader has exited, or half a
+ * second later at the latest. */
 void execd_pty_process_hang_up(struct execd_pty_process *process);
 void execd_pty_process_kill(struct execd_pty_process *process); /* SIGKILL at once */
