@@ -47,6 +47,7 @@ static const struct http_route public_routes[] = {
     {"GET", "/sessions", execd_session_handle_list},
 
     {"POST", "/pty", execd_pty_handle_create},
+    {"GET", "/pty", execd_pty_handle_list},
     {"GET", "/pty/{id}", execd_pty_handle_status},
     {"DELETE", "/pty/{id}", execd_pty_handle_delete},
     {"GET", "/pty/{id}/ws", execd_pty_handle_socket},
