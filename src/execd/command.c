@@ -71,13 +71,19 @@ static void on_process_end(void *ctx, const struct execd_process_result *result)
 
 /* --- the start -------------------------------------------------------------------------------- */
 
-/* bash where the command's own PATH or the usual places have it, else sh. */
-static void find_shells(const struct execd_command_request *request,
-                        struct execd_programs *programs)
+/* The shell for a command: bash where the command's own PATH or the usual places have it, else sh.
+ * Of `argv`, the program itself, found by the same PATH. */
+static void find_programs(const struct execd_command_request *request,
+                          struct execd_programs *programs)
 {
     const char *search = execd_env_find(&request->env, "PATH");
     const char *const shells[] = {"bash", "sh"};
     execd_programs_init(programs);
+    if (request->argv.count > 0) {
+        execd_programs_add(programs, request->argv.items[0],
+                           search != NULL ? search : EXECD_PATH_DEFAULT);
+        return;
+    }
     for (size_t i = 0; i < ARRAY_LEN(shells); i++) {
         if (search != NULL)
             execd_programs_add(programs, shells[i], search);
@@ -101,12 +107,12 @@ static struct execd_process *start_shell(struct execd_command *command,
         .on_end = on_process_end,
     };
     struct execd_programs programs;
-    find_shells(request, &programs);
+    find_programs(request, &programs);
     char option[] = "-c";
-    char *argv[] = {NULL, option, request->command, NULL};
+    char *shell_argv[] = {NULL, option, request->command, NULL};
     struct execd_spawn spawn = {
         .programs = &programs,
-        .argv = argv,
+        .argv = request->argv.count > 0 ? request->argv.items : shell_argv,
         .envp = execd_env_array(&request->env),
         .cwd = request->cwd,
         .credentials = request->has_credentials ? &request->credentials : NULL,

@@ -13,6 +13,7 @@
 void execd_command_request_done(struct execd_command_request *request)
 {
     free(TAKE_PTR(request->command));
+    execd_argv_done(&request->argv);
     free(TAKE_PTR(request->cwd));
     execd_env_done(&request->env);
 }
@@ -21,10 +22,18 @@ static int read_command(const json_t *body, struct execd_command_request *reques
                         struct error *err)
 {
     const char *command = NULL;
-    if (http_json_string(body, "command", EXECD_COMMAND_BODY_MAX, &command, err) < 0)
+    if (http_json_string(body, "command", EXECD_COMMAND_BODY_MAX, &command, err) < 0 ||
+        execd_argv_read(body, "argv", &request->argv, err) < 0)
         return -1;
+    if (command != NULL && *command != '\0' && request->argv.count > 0)
+        return error_set(err, ERR_INVALID, "`command` and `argv` exclude each other");
+    if (request->argv.count > 0) {
+        request->command = execd_argv_join(&request->argv);
+        return 0;
+    }
     if (command == NULL || *command == '\0')
-        return error_set(err, ERR_INVALID, "`command` must be a non-empty string");
+        return error_set(err, ERR_INVALID,
+                         "`command` must be a non-empty string, or `argv` an array of strings");
     if (strlen(command) > EXECD_COMMAND_MAX)
         return error_set(err, ERR_INVALID,
                          "`command` is %zu bytes, at most %d are allowed; upload longer scripts as "

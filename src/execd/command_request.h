@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "execd/argv.h"
 #include "execd/credentials.h"
 #include "execd/env.h"
 
@@ -18,9 +19,10 @@
 struct execd;
 
 struct execd_command_request {
-    char *command;
-    char *cwd;                            /* expanded; a directory when it was checked */
-    struct execd_env env;                 /* base, environment file, `envs` */
+    char *command;          /* for the shell; with `argv` only what the status shows */
+    struct execd_argv argv; /* without a shell, when not empty */
+    char *cwd;              /* expanded; a directory when it was checked */
+    struct execd_env env;   /* base, environment file, `envs` */
     struct execd_credentials credentials; /* with has_credentials */
     bool has_credentials;
     uint64_t timeout_ms; /* 0: none */

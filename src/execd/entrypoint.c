@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "execd/argv.h"
 #include "execd/reply.h"
 #include "http/json.h"
 
@@ -19,8 +20,7 @@ enum state { STARTING, RUNNING, OVER };
 
 /* What the body asks for. */
 struct settings {
-    char **argv; /* NULL-terminated */
-    size_t argc;
+    struct execd_argv argv;
     struct execd_env env;
     char *cwd;
     struct execd_credentials user;
@@ -46,34 +46,17 @@ struct execd_entrypoint {
 
 static void settings_done(struct settings *settings)
 {
-    for (size_t i = 0; i < settings->argc; i++)
-        free(TAKE_PTR(settings->argv[i]));
-    free(TAKE_PTR(settings->argv));
+    execd_argv_done(&settings->argv);
     execd_env_done(&settings->env);
     free(TAKE_PTR(settings->cwd));
 }
 
 static int read_argv(const json_t *body, struct settings *settings, struct error *err)
 {
-    json_t *array = NULL;
-    if (http_json_array(body, "entrypoint", &array, err) < 0)
+    if (execd_argv_read(body, "entrypoint", &settings->argv, err) < 0)
         return -1;
-    size_t count = json_array_size(array);
-    if (count == 0 || count > EXECD_START_ARGS_MAX) {
-        error_set(err, ERR_INVALID, "`entrypoint` must have 1 to %d strings", EXECD_START_ARGS_MAX);
-        return -1;
-    }
-    settings->argv = mem_alloc_array(count + 1, sizeof(*settings->argv));
-    for (size_t i = 0; i < count; i++) {
-        const char *text = json_string_value(json_array_get(array, i));
-        if (text == NULL || strlen(text) > EXECD_STRING_MAX)
-            return error_set(err, ERR_INVALID,
-                             "`entrypoint[%zu]` must be a string of at most %d bytes", i,
-                             EXECD_STRING_MAX);
-        settings->argv[settings->argc++] = mem_dup(text);
-    }
-    if (settings->argv[0][0] == '\0')
-        return error_set(err, ERR_INVALID, "`entrypoint[0]` must name a program");
+    if (settings->argv.count == 0)
+        return error_set(err, ERR_INVALID, "`entrypoint` must be an array of strings");
     return 0;
 }
 
@@ -121,11 +104,14 @@ static int read_cwd(const json_t *body, struct settings *settings, struct error 
     return 0;
 }
 
-/* Programs expect these two even when the image does not set them. */
+/* Programs expect PATH and HOME even when the image does not set them, and clients add variables to
+ * the file of EXECD_ENVS. */
 static void add_defaults(const struct execd *execd, struct settings *settings)
 {
     if (execd_env_find(&settings->env, "PATH") == NULL)
         execd_env_set(&settings->env, "PATH", EXECD_PATH_DEFAULT);
+    if (execd_env_find(&settings->env, "EXECD_ENVS") == NULL)
+        execd_env_set(&settings->env, "EXECD_ENVS", EXECD_ENVS_DEFAULT);
     if (execd_env_find(&settings->env, "HOME") != NULL)
         return;
     uid_t uid = settings->has_user ? settings->user.uid : geteuid();
@@ -277,11 +263,10 @@ static int spawn_requested(struct execd_entrypoint *entrypoint, struct error *er
     struct settings *settings = &entrypoint->settings;
     struct execd_programs programs;
     execd_programs_init(&programs);
-    AUTO_FREE char *name = mem_dup(settings->argv[0]);
-    execd_programs_add(&programs, name, execd_env_find(&settings->env, "PATH"));
+    execd_programs_add(&programs, settings->argv.items[0], execd_env_find(&settings->env, "PATH"));
     struct execd_spawn spawn = {
         .programs = &programs,
-        .argv = settings->argv,
+        .argv = settings->argv.items,
         .in_fd = -1,
         .out_fd = -1,
         .err_fd = -1,

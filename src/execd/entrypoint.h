@@ -14,7 +14,6 @@
 #include "http/router.h"
 
 #define EXECD_START_BODY_MAX (4 * 1024 * 1024)
-#define EXECD_START_ARGS_MAX 1024
 
 void execd_entrypoint_handle_start(struct http_exchange *exchange,
                                    const struct http_route_match *match, void *execd);

@@ -4,6 +4,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Where the variable EXECD_ENVS points unless somebody sets it, see execd_environment(). */
+#define EXECD_ENVS_DEFAULT "/opt/opensandbox/.env"
+
 #define EXECD_ENV_MAX 4096 /* variables in one environment */
 /* Linux takes no argument or environment string longer than this (MAX_ARG_STRLEN with its NUL). */
 #define EXECD_STRING_MAX (128 * 1024 - 1)

@@ -46,6 +46,22 @@ static bool is_set(const json_t *body, const char *key)
     return value != NULL && json_is_true(value);
 }
 
+static void check_words(const struct execd_command_request *request, const json_t *body)
+{
+    require(request->command[0] != '\0');
+    const json_t *argv = member(body, "argv");
+    if (argv == NULL) {
+        require(request->argv.count == 0 && strlen(request->command) <= EXECD_COMMAND_MAX);
+        require(str_equal(request->command, json_string_value(member(body, "command"))));
+        return;
+    }
+    require(request->argv.count == json_array_size(argv) && request->argv.count > 0);
+    require(request->argv.items[0][0] != '\0');
+    for (size_t i = 0; i < request->argv.count; i++)
+        require(str_equal(request->argv.items[i], json_string_value(json_array_get(argv, i))));
+    require(request->argv.items[request->argv.count] == NULL);
+}
+
 static void check_flags(const struct execd_command_request *request, const json_t *body)
 {
     require(request->background == is_set(body, "background"));
@@ -93,8 +109,7 @@ __attribute__((noinline)) static void check_accepted(const struct execd_command_
 {
     json_t *body = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
     require(json_is_object(body));
-    require(request->command[0] != '\0' && strlen(request->command) <= EXECD_COMMAND_MAX);
-    require(str_equal(request->command, json_string_value(member(body, "command"))));
+    check_words(request, body);
     struct stat st;
     require(request->cwd[0] == '/' && stat(request->cwd, &st) == 0 && S_ISDIR(st.st_mode));
     check_flags(request, body);
