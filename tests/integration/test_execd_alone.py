@@ -603,7 +603,7 @@ class Size(unittest.TestCase):
     def test_memory_when_idle_and_after_a_burst(self):
         program = Program()
         with tempfile.TemporaryDirectory() as folder:
-            execd = Execd()
+            execd = Execd("--keep-finished", "0")
             try:
                 self.assertEqual(execd.request("GET", "/ping")[0], 200)
                 idle = self.private_kib(execd)
