@@ -2,6 +2,7 @@
  * is the one that counts, and memory is what was charged there. */
 #include "execd/metrics_sample.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -18,6 +19,7 @@
 
 #define FILE_MAX_BYTES (64 * 1024)
 #define NO_LIMIT       UINT64_MAX
+#define PROCESSES_MAX  8192 /* more are not counted: a fork bomb must not keep the loop busy */
 
 /* --- files ------------------------------------------------------------------------------------ */
 
@@ -125,6 +127,56 @@ static bool read_group_cpu(struct execd_sample *sample, const char *root)
     return true;
 }
 
+static uint64_t ticks_to_ns(uint64_t ticks)
+{
+    return ticks * (uint64_t)(1000000000 / sysconf(_SC_CLK_TCK));
+}
+
+/* "7 (name) S 1 ...": what a process and its reaped children have used. False when it is gone. */
+static bool read_process(const char *root, const char *pid, uint64_t *ret_ns)
+{
+    char path[64];
+    uint64_t ticks[4];
+    struct buf text;
+    snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+    buf_init(&text, FILE_MAX_BYTES);
+    bool ok = execd_cgroup_read_file(root, path, &text);
+    const char *fields = ok ? strrchr(text.data, ')') : NULL; /* the name may hold anything */
+    ok = fields != NULL && sscanf(fields,
+                                  ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64
+                                  " %" SCNu64 " %" SCNu64 " %" SCNu64,
+                                  &ticks[0], &ticks[1], &ticks[2], &ticks[3]) == 4;
+    buf_done(&text);
+    if (ok)
+        *ret_ns = ticks_to_ns(ticks[0] + ticks[1] + ticks[2] + ticks[3]);
+    return ok;
+}
+
+/* Without a group that counts: as process 1 we see everybody, and those who are gone were reaped by
+ * somebody who is here. */
+static bool read_all_processes(struct execd_sample *sample, const char *root)
+{
+    char path[PATH_MAX];
+    struct buf self;
+    buf_init(&self, FILE_MAX_BYTES);
+    bool first =
+        execd_cgroup_read_file(root, "/proc/self/stat", &self) && str_starts_with(self.data, "1 ");
+    buf_done(&self);
+    snprintf(path, sizeof(path), "%s/proc", root);
+    DIR *folder = first ? opendir(path) : NULL;
+    if (folder == NULL)
+        return false;
+    const struct dirent *entry;
+    for (int seen = 0; seen < PROCESSES_MAX && (entry = readdir(folder)) != NULL; seen++) {
+        uint64_t used_ns;
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+            read_process(root, entry->d_name, &used_ns))
+            sample->cpu_used_ns += used_ns;
+    }
+    closedir(folder);
+    return true;
+}
+
 /* "cpu  user nice system idle iowait irq softirq steal ...", one such line for all and one for
  * each.
  */
@@ -146,7 +198,7 @@ static bool read_machine_cpu(struct execd_sample *sample, const char *root)
     if (!ok)
         return false;
     uint64_t busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6] + ticks[7];
-    sample->cpu_used_ns = busy * (uint64_t)(1000000000 / sysconf(_SC_CLK_TCK));
+    sample->cpu_used_ns = ticks_to_ns(busy);
     sample->cpu_capacity = MAX(processors, 1); /* all of them, since the use is everybody's */
     return true;
 }
@@ -235,7 +287,8 @@ int execd_sample_read(struct execd_sample *ret, const char *root, int cpus, stru
 {
     struct execd_sample sample = {.at_ns = clock_monotonic_ns()};
     read_capacity(&sample, root, cpus);
-    if (!read_group_cpu(&sample, root) && !read_machine_cpu(&sample, root))
+    if (!read_group_cpu(&sample, root) && !read_all_processes(&sample, root) &&
+        !read_machine_cpu(&sample, root))
         return error_set(err, ERR_UNSUPPORTED,
                          "cannot tell the use of processors: there is neither a control group "
                          "(/proc/self/cgroup, /sys/fs/cgroup) nor /proc/stat to be read");

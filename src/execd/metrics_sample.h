@@ -1,4 +1,5 @@
-/* One look at what the sandbox uses: its control groups where they can be seen, else the machine.
+/* One look at what the sandbox uses: its control groups where they can be seen, else its processes
+ * when we are process 1 of them, else the machine.
  *
  * Only files of /proc and of cgroup file systems are read, which never wait for a device, so this
  * may run on the loop. */

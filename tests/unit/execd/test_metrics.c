@@ -231,6 +231,27 @@ static void test_machine_alone(void **state)
     assert_int_equal(sample.memory_used, 1024 * MIB);
 }
 
+/* A group that limits but does not count, and we are process 1: the sum of all processes. */
+static void test_processes(void **state)
+{
+    (void)state;
+    uint64_t tick_ns = 1000000000ULL / (uint64_t)sysconf(_SC_CLK_TCK);
+    put_machine();
+    put("/proc/self/stat", "1 (execd) S 0\n");
+    put("/proc/1/stat", "1 (execd) S 0 1 1 0 -1 4194560 5 6 7 8 10 20 300 400 20 0 1 0\n");
+    put("/proc/77/stat", "77 (a) b) S 9 9) R 1 77 1 0 -1 4194560 5 6 7 8 1 2 3 4 20 0 1 0\n");
+    put("/proc/78/stat", "78 (gone"); /* whatever */
+    put("/proc/uptime", "1 1\n");
+    put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n");
+    put("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    struct execd_sample sample = read_sample();
+    assert_int_equal(sample.cpu_used_ns, (730 + 10) * tick_ns);
+    assert_float_equal(sample.cpu_capacity, 0.5, 0.001);
+    put("/proc/self/stat", "12 (execd) S 0\n"); /* not process 1: others may not be ours */
+    sample = read_sample();
+    assert_int_equal(sample.cpu_used_ns, (100 + 20 + 30 + 1 + 2 + 3) * tick_ns);
+}
+
 static void assert_missing(const char *part)
 {
     struct execd_sample sample;
@@ -302,6 +323,7 @@ int main(void)
         IN_TREE(test_without_proc),
         IN_TREE(test_usual_places_of_v1),
         IN_TREE(test_machine_alone),
+        IN_TREE(test_processes),
         IN_TREE(test_nothing_to_read),
         IN_TREE(test_strange_files),
         cmocka_unit_test(test_percent),
