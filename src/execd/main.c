@@ -24,7 +24,8 @@
 #include "execd/routes.h"
 #include "http/server.h"
 
-#define DEFAULT_PORT 44772
+#define DEFAULT_PORT  44772
+#define WORK_GRACE_MS 300
 
 struct options {
     int port; /* -1: no TCP */
@@ -223,6 +224,19 @@ static int serve(struct execd *execd, const struct options *options, struct erro
     return r;
 }
 
+static void on_waited(uv_timer_t *timer)
+{
+    uv_stop(timer->loop);
+}
+
+/* Threads of the work queue that were told to stop get a moment to remove their temporary files. */
+static void wait_for_work(struct execd *execd)
+{
+    uv_timer_start(&execd->deadline, on_waited, WORK_GRACE_MS, 0);
+    uv_unref((uv_handle_t *)&execd->deadline);
+    uv_run(execd->loop, UV_RUN_DEFAULT);
+}
+
 /* Small and steady: one malloc arena for all threads, large blocks returned at once, and two
  * threads at most for file system work (made when first needed). */
 static void save_memory(void)
@@ -278,6 +292,7 @@ int main(int argc, char **argv)
         execd.exit_code = 1;
     }
     uv_close((uv_handle_t *)&signal_poll, NULL);
+    wait_for_work(&execd);
     uv_close((uv_handle_t *)&execd.deadline, NULL);
     for (int turn = 0; turn < 3 && uv_run(execd.loop, UV_RUN_NOWAIT) != 0; turn++)
         continue;
