@@ -44,6 +44,9 @@ void execd_directories_handle_delete(struct http_exchange *exchange,
 /* Expand a path of a request, see execd/paths.h. Caller frees. */
 int execd_files_resolve(const struct execd *execd, const char *path, char **ret, struct error *err);
 
+/* Whose the files are that are made through the API. */
+struct execd_owner execd_files_owner(const struct execd *execd);
+
 /* A system call on `path` failed: ERR_NOT_FOUND when it is not there, ERR_INVALID when it cannot be
  * such a path at all, else ERR_INTERNAL. */
 int execd_files_error(struct error *err, int sys, const char *path);

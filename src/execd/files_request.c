@@ -13,6 +13,13 @@ int execd_files_resolve(const struct execd *execd, const char *path, char **ret,
     return execd_path_expand(path, &execd->env, execd->cwd, ret, err);
 }
 
+struct execd_owner execd_files_owner(const struct execd *execd)
+{
+    if (!execd->has_user)
+        return EXECD_OWNER_LEAVE;
+    return (struct execd_owner){.uid = execd->user.uid, .gid = execd->user.gid};
+}
+
 bool execd_files_read_query(struct http_exchange *exchange, struct url_query *ret)
 {
     if (url_query_parse(http_exchange_query(exchange), ret) == 0)
@@ -113,10 +120,8 @@ static void on_body(struct http_exchange *exchange, const char *text, size_t len
     struct error err = ERROR_INIT;
     struct execd_files_job *job = mem_alloc(sizeof(*job));
     job->users = execd->users;
-    job->owner = EXECD_OWNER_LEAVE;
+    job->owner = execd_files_owner(execd);
     job->verbose = pending->verbose;
-    if (execd->has_user)
-        job->owner = (struct execd_owner){.uid = execd->user.uid, .gid = execd->user.gid};
     if (pending->parse(text, length, &job->body, &err) < 0 || expand_paths(execd, job, &err) < 0) {
         execd_reply_failure(exchange, "INVALID_REQUEST_BODY", &err);
         execd_files_job_free(job);

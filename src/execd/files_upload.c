@@ -1,8 +1,10 @@
 /* POST /files/upload: pairs of parts, the n-th `metadata` saying where the n-th `file` goes.
  *
- * Files are written to temporary names as they arrive. When the whole body is there and every pair
- * is complete, the work queue syncs all of them and then renames all of them: an upload that fails
- * before the first rename, which is nearly every one that fails, changes nothing. */
+ * The loop only collects what arrives; a thread of the work queue takes it apart and writes files
+ * under temporary names, as a disk can make a writer wait for long. When the thread falls behind,
+ * reading pauses. When the whole body is there and every pair is complete, all files are synced and
+ * then all renamed: an upload that fails before the first rename, which is nearly every one that
+ * fails, changes nothing. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,17 +14,32 @@
 #include "base/mem.h"
 #include "execd/files.h"
 #include "execd/files_place.h"
+#include "execd/paths.h"
 #include "execd/reply.h"
 #include "http/json.h"
 #include "http/multipart.h"
 
 #define METADATA_MAX_BYTES (64 * 1024)
+#define ARRIVED_BYTES      (128 * 1024) /* waiting for the thread; reading pauses above this */
+#define ARRIVED_MAX        (ARRIVED_BYTES + 64 * 1024)
 
 enum part { PART_IGNORED, PART_METADATA, PART_FILE };
 
+/* What the loop knows of an upload, and what the thread works with: the second is not touched by
+ * the loop while `working`. */
 struct upload {
-    struct execd *execd;
     struct http_exchange *exchange; /* NULL once closed */
+    struct buf arrived;
+    bool paused;
+    bool ended;   /* all of the body has arrived */
+    bool working; /* the work queue has it */
+    bool over;    /* answered; what still arrives is dropped */
+    uv_work_t work;
+
+    struct buf taken; /* being worked on */
+    bool last;        /* nothing follows it */
+    struct error err;
+    const char *invalid_code; /* what a mistake of the client is called where we are */
     struct http_multipart *multipart;
     enum part part;
     struct buf metadata; /* of the current part */
@@ -30,11 +47,13 @@ struct upload {
     size_t place_count; /* the larger of the two below */
     size_t metadata_count;
     size_t file_count;
-    const char *invalid_code; /* what a mistake of the client is called where we are */
-    bool failed;              /* answered; what still arrives is dropped */
-    bool working;             /* the work queue has it */
-    uv_work_t work;
-    struct error work_error;
+
+    /* Of execd, which may change meanwhile. */
+    struct execd_users users;
+    struct execd_env env;
+    char *cwd;
+    struct execd_owner owner; /* of what is made */
+    mode_t new_mode;
 };
 
 static void discard_places(struct upload *upload)
@@ -49,15 +68,12 @@ static void free_upload(struct upload *upload)
 {
     discard_places(upload);
     http_multipart_free(upload->multipart);
+    buf_done(&upload->arrived);
+    buf_done(&upload->taken);
     buf_done(&upload->metadata);
+    execd_env_done(&upload->env);
+    free(upload->cwd);
     free(upload);
-}
-
-static void fail(struct upload *upload, const struct error *err)
-{
-    upload->failed = true;
-    discard_places(upload); /* before the client can look */
-    execd_reply_failure(upload->exchange, upload->invalid_code, err);
 }
 
 /* The place number `index`; the two kinds of parts grow the list in turn. How many there can be is
@@ -74,18 +90,18 @@ static struct execd_place *get_place(struct upload *upload, size_t index)
 
 /* --- metadata --------------------------------------------------------------------------------- */
 
-static int read_permission(const struct execd *execd, const json_t *json, struct execd_place *place,
-                           struct error *err)
+static int read_permission(const struct upload *upload, const json_t *json,
+                           struct execd_place *place, struct error *err)
 {
     struct execd_permission permission;
     if (execd_body_read_permission(json, &permission, err) < 0)
         return -1;
     place->has_mode = permission.has_mode;
     place->mode = permission.mode;
-    return execd_files_find_owner(&execd->users, &permission, &place->owner, err);
+    return execd_files_find_owner(&upload->users, &permission, &place->owner, err);
 }
 
-static int read_target(const struct execd *execd, const json_t *json, struct execd_place *place,
+static int read_target(const struct upload *upload, const json_t *json, struct execd_place *place,
                        struct error *err)
 {
     if (!json_is_object(json))
@@ -96,12 +112,11 @@ static int read_target(const struct execd *execd, const json_t *json, struct exe
     if (requested == NULL || *requested == '\0')
         return error_set(err, ERR_INVALID, "`path` must be a non-empty string");
     AUTO_FREE char *path = NULL;
-    if (read_permission(execd, json, place, err) < 0 ||
-        execd_files_resolve(execd, requested, &path, err) < 0)
+    if (read_permission(upload, json, place, err) < 0 ||
+        execd_path_expand(requested, &upload->env, upload->cwd, &path, err) < 0)
         return -1;
-    if (execd->has_user)
-        place->new_owner = (struct execd_owner){.uid = execd->user.uid, .gid = execd->user.gid};
-    place->new_mode = 0777 & ~execd->umask;
+    place->new_owner = upload->owner;
+    place->new_mode = upload->new_mode;
     return execd_place_set_target(place, path, err);
 }
 
@@ -112,7 +127,7 @@ static int finish_metadata(struct upload *upload, struct error *err)
     if (json == NULL)
         return -1;
     struct execd_place *place = get_place(upload, upload->metadata_count++);
-    int r = read_target(upload->execd, json, place, err);
+    int r = read_target(upload, json, place, err);
     json_decref(json);
     buf_clear(&upload->metadata);
     if (r == 0)
@@ -135,7 +150,7 @@ static int on_part(void *ctx, const struct http_multipart_part *part, struct err
     if (strcmp(part->name, "file") != 0)
         return 0;
     upload->part = PART_FILE;
-    const char *spool = execd_env_find(&upload->execd->env, "TMPDIR");
+    const char *spool = execd_env_find(&upload->env, "TMPDIR");
     struct execd_place *place = get_place(upload, upload->file_count++);
     return execd_place_open(place, spool != NULL && *spool == '/' ? spool : "/tmp", err);
 }
@@ -162,38 +177,23 @@ static int on_part_end(void *ctx, struct error *err)
 
 /* --- into place ------------------------------------------------------------------------------- */
 
-/* On a thread of the work queue: touches nothing but the places. */
-static void put_into_place(uv_work_t *work)
+static int put_into_place(struct upload *upload, struct error *err)
 {
-    struct upload *upload = CONTAINER_OF(work, struct upload, work);
-    struct error *err = &upload->work_error;
     for (size_t i = 0; i < upload->place_count; i++) {
         if (execd_place_sync(&upload->places[i], err) < 0)
-            return;
+            return -1;
     }
     for (size_t i = 0; i < upload->place_count; i++) {
         if (execd_place_commit(&upload->places[i], err) < 0)
-            return;
+            return -1;
     }
     for (size_t i = 0; i < upload->place_count; i++) {
         bool again = i + 1 < upload->place_count &&
                      execd_place_same_directory(&upload->places[i], &upload->places[i + 1]);
         if (!again && execd_place_sync_directory(&upload->places[i], err) < 0)
-            return;
+            return -1;
     }
-}
-
-static void on_in_place(uv_work_t *work, int status)
-{
-    (void)status; /* never cancelled */
-    struct upload *upload = CONTAINER_OF(work, struct upload, work);
-    upload->working = false;
-    if (upload->exchange == NULL)
-        free_upload(upload);
-    else if (upload->work_error.code != ERR_OK)
-        fail(upload, &upload->work_error);
-    else
-        execd_reply_empty(upload->exchange);
+    return 0;
 }
 
 static int check_pairs(struct upload *upload, struct error *err)
@@ -212,29 +212,87 @@ static int check_pairs(struct upload *upload, struct error *err)
     return 0;
 }
 
+static int take_in(struct upload *upload, struct error *err)
+{
+    if (http_multipart_feed(upload->multipart, upload->taken.data, upload->taken.length, err) < 0)
+        return -1;
+    if (!upload->last)
+        return 0;
+    if (http_multipart_end(upload->multipart, err) < 0 || check_pairs(upload, err) < 0)
+        return -1;
+    return put_into_place(upload, err);
+}
+
+/* On a thread of the work queue. */
+static void work(uv_work_t *request)
+{
+    struct upload *upload = CONTAINER_OF(request, struct upload, work);
+    if (take_in(upload, &upload->err) < 0)
+        discard_places(upload); /* before the client can look */
+}
+
 /* --- the request ------------------------------------------------------------------------------ */
+
+static void on_worked(uv_work_t *request, int status);
+
+/* Give the thread what has arrived, or the end. */
+static void go_on(struct upload *upload)
+{
+    if (upload->working || upload->over || (upload->arrived.length == 0 && !upload->ended))
+        return;
+    struct buf empty = upload->taken;
+    upload->taken = upload->arrived;
+    upload->arrived = empty;
+    upload->last = upload->ended;
+    upload->working = true;
+    uv_queue_work(http_exchange_loop(upload->exchange), &upload->work, work, on_worked);
+    if (upload->paused) {
+        upload->paused = false;
+        http_exchange_resume_body(upload->exchange);
+    }
+}
+
+static void on_worked(uv_work_t *request, int status)
+{
+    (void)status; /* never cancelled */
+    struct upload *upload = CONTAINER_OF(request, struct upload, work);
+    upload->working = false;
+    buf_clear(&upload->taken);
+    if (upload->exchange == NULL) {
+        free_upload(upload);
+        return;
+    }
+    upload->over = upload->last || upload->err.code != ERR_OK;
+    if (upload->err.code != ERR_OK)
+        execd_reply_failure(upload->exchange, upload->invalid_code, &upload->err);
+    else if (upload->last)
+        execd_reply_empty(upload->exchange);
+    else
+        go_on(upload);
+}
 
 static void on_data(struct http_exchange *exchange, const char *bytes, size_t length, void *ctx)
 {
-    (void)exchange;
     struct upload *upload = ctx;
-    struct error err = ERROR_INIT;
-    if (!upload->failed && http_multipart_feed(upload->multipart, bytes, length, &err) < 0)
-        fail(upload, &err);
+    if (upload->over)
+        return;
+    if (buf_add(&upload->arrived, bytes, length) < 0) {
+        http_exchange_abort(exchange); /* cannot be: reading pauses before */
+        return;
+    }
+    go_on(upload);
+    if (upload->arrived.length > ARRIVED_BYTES) {
+        upload->paused = true;
+        http_exchange_pause_body(exchange);
+    }
 }
 
 static void on_end(struct http_exchange *exchange, void *ctx)
 {
+    (void)exchange;
     struct upload *upload = ctx;
-    struct error err = ERROR_INIT;
-    if (upload->failed)
-        return;
-    if (http_multipart_end(upload->multipart, &err) < 0 || check_pairs(upload, &err) < 0) {
-        fail(upload, &err);
-        return;
-    }
-    upload->working = true;
-    uv_queue_work(http_exchange_loop(exchange), &upload->work, put_into_place, on_in_place);
+    upload->ended = true;
+    go_on(upload);
 }
 
 static void on_close(struct http_exchange *exchange, bool completed, void *ctx)
@@ -245,6 +303,23 @@ static void on_close(struct http_exchange *exchange, bool completed, void *ctx)
     upload->exchange = NULL;
     if (!upload->working)
         free_upload(upload);
+}
+
+static struct upload *new_upload(const struct execd *execd, struct http_exchange *exchange)
+{
+    struct upload *upload = mem_alloc(sizeof(*upload));
+    upload->exchange = exchange;
+    upload->invalid_code = "INVALID_FILE";
+    buf_init(&upload->arrived, ARRIVED_MAX);
+    buf_init(&upload->taken, ARRIVED_MAX);
+    buf_init(&upload->metadata, METADATA_MAX_BYTES);
+    upload->users = execd->users;
+    execd_env_init(&upload->env);
+    execd_env_copy(&upload->env, &execd->env);
+    upload->cwd = mem_dup(execd->cwd);
+    upload->owner = execd_files_owner(execd);
+    upload->new_mode = 0777 & ~execd->umask;
+    return upload;
 }
 
 void execd_files_handle_upload(struct http_exchange *exchange, const struct http_route_match *match,
@@ -259,12 +334,8 @@ void execd_files_handle_upload(struct http_exchange *exchange, const struct http
     static const struct http_body_events body_events = {.on_data = on_data, .on_end = on_end};
     const struct http_headers *headers = &http_exchange_head(exchange)->headers;
     const char *type = http_headers_find(headers, "Content-Type");
-    struct upload *upload = mem_alloc(sizeof(*upload));
+    struct upload *upload = new_upload(ctx, exchange);
     struct error err = ERROR_INIT;
-    upload->execd = ctx;
-    upload->exchange = exchange;
-    upload->invalid_code = "INVALID_FILE";
-    buf_init(&upload->metadata, METADATA_MAX_BYTES);
     upload->multipart = http_multipart_new(type != NULL ? type : "", &part_events, upload, &err);
     if (upload->multipart == NULL) {
         execd_reply_failure(exchange, "INVALID_FILE", &err);

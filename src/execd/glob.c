@@ -148,13 +148,12 @@ static void read_stars(struct reader *reader, size_t begin, const char *ends, ui
     size_t count = strspn(pattern + reader->at, "*");
     reader->at += count;
     char after = pattern[reader->at];
-    if (count < 2 || !at_start || reader->negating) {
-        add_node(reader, GLOB_STAR, tail);
-    } else if (after == '/') {
+    bool whole = count > 1 && at_start && !reader->negating;
+    if (whole && after == '/') {
         reader->at++;
         add_node(reader, GLOB_FOLDERS, tail);
         reader->glob->has_slash = true;
-    } else if (after == '\0' || strchr(ends, after) != NULL) {
+    } else if (whole && (after == '\0' || strchr(ends, after) != NULL)) {
         add_node(reader, GLOB_ALL, tail);
     } else {
         add_node(reader, GLOB_STAR, tail);

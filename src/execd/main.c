@@ -29,6 +29,8 @@
 #include "execd/routes.h"
 #include "http/server.h"
 
+#define WORK_GRACE_MS 300
+
 /* Numbers 0 to 2 must never be given to a socket or pipe of ours: children have their stdio there.
  */
 static void ensure_stdio(void)
@@ -141,6 +143,19 @@ static int serve(struct execd *execd, const struct execd_options *options, struc
     execd_proxy_done(execd);
     execd_metrics_done(execd);
     return r;
+}
+
+static void on_waited(uv_timer_t *timer)
+{
+    uv_stop(timer->loop);
+}
+
+/* Threads of the work queue that were told to stop get a moment to remove their temporary files. */
+static void wait_for_work(struct execd *execd)
+{
+    uv_timer_start(&execd->deadline, on_waited, WORK_GRACE_MS, 0);
+    uv_unref((uv_handle_t *)&execd->deadline);
+    uv_run(execd->loop, UV_RUN_DEFAULT);
 }
 
 /* Small and steady: one malloc arena for all threads, large blocks returned at once, and two
@@ -271,6 +286,7 @@ int main(int argc, char **argv)
         execd.exit_code = 1;
     }
     uv_close((uv_handle_t *)&signal_poll, NULL);
+    wait_for_work(&execd);
     uv_close((uv_handle_t *)&execd.deadline, NULL);
     uv_close((uv_handle_t *)&execd.rest, NULL);
     for (int turn = 0; turn < 3 && uv_run(execd.loop, UV_RUN_NOWAIT) != 0; turn++)

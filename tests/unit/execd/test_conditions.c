@@ -29,7 +29,8 @@ static void test_dates(void **state)
         assert_int_equal(execd_http_date_parse(good[i], &date), 0);
         assert_int_equal(date, version.modified);
     }
-    static const char *const bad[] = {"", "yesterday", EXACT " x", "06 Nov 1994", "1994-11-06"};
+    static const char *const bad[] = {"", "yesterday", "Sun, 06 Nov 1994 08:49:37 GMT x",
+                                      "06 Nov 1994", "1994-11-06"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         time_t date;
         assert_true(execd_http_date_parse(bad[i], &date) < 0);

@@ -78,7 +78,8 @@ static void test_borders(void **state)
     AUTO_FREE char *text = mem_alloc(size);
     for (size_t at = 64 * 1024 - 20; at < 64 * 1024 + 40; at++) {
         memset(text, '.', size);
-        memcpy(text + at, "needle", 6);
+        for (size_t i = 0; i < 6; i++)
+            text[at + i] = "needle"[i];
         struct buf out;
         buf_init(&out, 2 * size);
         assert_int_equal(run(text, size, 4096, "needle", "pin", &out), 1);
