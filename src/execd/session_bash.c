@@ -22,11 +22,15 @@
 #include "execd/execd.h"
 #include "execd/session_frames.h"
 #include "execd/session_processes.h"
+#include "execd/session_request.h"
 #include "execd/session_script.h"
 
 #define READ_BYTES (32 * 1024)
-/* Lines for bash: a state or a command, quoted, with room for the functions. */
-#define LINES_MAX     (2 * (size_t)EXECD_SESSION_STATE_MAX + 64 * 1024)
+/* Lines for bash: a state and a command, escaped, with room for the functions. */
+#define LINES_MAX                                                               \
+    (5 * ((size_t)EXECD_SESSION_STATE_MAX + (size_t)EXECD_SESSION_COMMAND_MAX + \
+          (size_t)EXECD_STRING_MAX) +                                           \
+     64 * 1024)
 #define ARGUMENTS_MAX 16
 
 enum run_phase { RUN_NONE, RUN_SENT, RUN_BEGUN, RUN_ENDED /* but its output is not all out */ };
@@ -53,6 +57,8 @@ struct execd_session_bash {
     struct execd_session_frames parser;
     struct execd_session_moment moment; /* when the run started */
     char nonce[ID_HEX_LEN + 1];
+    char
+        last_nonce[ID_HEX_LEN + 1]; /* its state may still be on the way when the next run starts */
     enum run_phase phase;
     int status; /* with RUN_ENDED */
     char *cwd;
@@ -243,7 +249,8 @@ static void on_frame(void *ctx, const struct execd_session_frame *frame)
         bash->status = frame->status;
         free(bash->cwd);
         bash->cwd = mem_dup(frame->text);
-    } else if (known && frame->kind == EXECD_SESSION_STATE) {
+    } else if (frame->kind == EXECD_SESSION_STATE &&
+               (known || strcmp(frame->nonce, bash->last_nonce) == 0)) {
         bash->unwrapped = frame->text != NULL && !execd_session_script_is_wrapped(frame->text);
         bash->events.on_state(bash->ctx, frame->text, frame->length);
     } else {
@@ -337,6 +344,7 @@ static void on_lines_writable(uv_poll_t *poll, int status, int events)
 void execd_session_bash_run(struct execd_session_bash *bash, const char *code, const char *cwd)
 {
     drop_outputs(bash);
+    memcpy(bash->last_nonce, bash->nonce, sizeof(bash->nonce));
     id_new_hex(bash->nonce);
     bash->phase = RUN_SENT;
     execd_session_moment_take(&bash->moment, bash->pid);
@@ -347,22 +355,23 @@ void execd_session_bash_run(struct execd_session_bash *bash, const char *code, c
 
 /* --- signals ---------------------------------------------------------------------------------- */
 
+/* On the first try bash hears of it before its program ends, and takes the trap before anything
+ * else; on the second one it shall not be waiting for a program any more. */
 void execd_session_bash_stop(struct execd_session_bash *bash, int signal, bool again)
 {
     if (bash->child.pid <= 0)
         return;
-    bool listed = execd_session_processes_signal(bash->pid, &bash->moment, signal) >= 0;
-    if (bash->frames.fd < 0) {
-        kill(bash->child.pid, signal); /* another program has taken its place */
+    if (bash->frames.fd < 0) { /* another program has taken its place */
+        execd_session_processes_signal(bash->pid, &bash->moment, signal);
+        kill(bash->child.pid, signal);
         return;
     }
-    if (!listed && signal == SIGKILL) {
-        execd_session_bash_kill(bash, false); /* without /proc there is no telling apart */
-        return;
-    }
-    kill(bash->child.pid, again ? SIGINT : EXECD_SESSION_STOP_SIGNAL);
-    if (!listed)
-        execd_child_kill_group(&bash->child, signal);
+    if (!again)
+        kill(bash->child.pid, EXECD_SESSION_STOP_SIGNAL);
+    if (execd_session_processes_signal(bash->pid, &bash->moment, signal) < 0)
+        execd_child_kill_group(&bash->child, signal); /* no /proc, so no telling apart */
+    if (again)
+        kill(bash->child.pid, SIGINT);
     if (execd_session_script_end(&bash->unsent) == 0)
         send_lines(bash);
 }

@@ -44,10 +44,9 @@ static const char functions[] =
     "    if [[ -n $__execd_cwd ]] && ! builtin cd -- \"$__execd_cwd\"; then\n"
     "        __execd_code='builtin cd -- \"$__execd_cwd\"'\n" /* again, where it can be heard */
     "    fi\n"
-    "    __execd_on=yes\n"
-    "    if [[ $__execd_code == *trap*@(EXIT|exit|0)* ]] && ! builtin declare -F trap; then\n"
-    "        trap() { __execd_trap \"$@\"; }\n"
-    "        __execd_on=trap\n"
+    "    if [[ $__execd_on == trap ]]; then\n"
+    "        if builtin declare -F trap; then __execd_on=yes\n"
+    "        else trap() { __execd_trap \"$@\"; }; fi\n"
     "    fi\n"
     "    builtin export -n ${!__execd_@}\n" /* `set -a` is no reason to tell our children */
     "    builtin printf 'B%s\\0' \"$__execd_nonce\" >&90\n"
@@ -82,7 +81,12 @@ static const char functions[] =
     "}\n"
     "__execd_trap() {\n"
     "    builtin trap \"$@\" || return\n"
-    "    if [[ $BASHPID == \"$$\" && $* == *@(EXIT|exit|0)* ]]; then __execd_wrap; fi\n"
+    "    for __execd_words in \"${@:2}\"; do\n"
+    "        if [[ $BASHPID == \"$$\" && $__execd_words == @(EXIT|exit|SIGEXIT|0) ]]; then\n"
+    "            __execd_wrap\n"
+    "            return 0\n"
+    "        fi\n"
+    "    done\n"
     "}\n"
     "__execd_wrap() {\n"
     "    builtin eval \"__execd_words=($(builtin trap -p EXIT))\"\n"
@@ -90,7 +94,7 @@ static const char functions[] =
     "    '') builtin trap '__execd_exit \"$?\" \"$@\" && builtin :' EXIT ;;\n"
     "    '__execd_exit '*) ;;\n"
     "    *) builtin trap '__execd_exit \"$?\" \"$@\" && builtin :'$'\\n'\"${__execd_words[2]}\""
-    "$'\\n''__execd_exit \"$?\" \"$@\" && builtin :' EXIT ;;\n"
+    "$'\\n''__execd_exit \"$__execd_status\" \"$@\" && builtin :' EXIT ;;\n"
     "    esac\n"
     "    builtin unset -v __execd_words\n"
     "}\n"
@@ -141,23 +145,24 @@ static const char functions[] =
     "builtin unset -v PROMPT_COMMAND\n"
     "builtin trap __execd_stop 61\n";
 
-int execd_session_script_quote(struct buf *out, const char *bytes, size_t length)
+/* With printf, and without a quote inside of the quotes: bash takes a time that grows with the
+ * square of their number for a word like 'a'\''b' (and makes one of $'a\'b'). */
+int execd_session_script_assign(struct buf *out, const char *name, const char *bytes, size_t length)
 {
-    int r = buf_add_str(out, "$'");
+    int r = buf_printf(out, "builtin printf -v %s %%b '", name);
     size_t plain = 0; /* where the bytes begin that are not added yet */
     for (size_t i = 0; r == 0 && i < length; i++) {
+        const char *escape = bytes[i] == '\'' ? "\\0047" : bytes[i] == '\\' ? "\\\\" : "\\n";
         if (bytes[i] != '\'' && bytes[i] != '\\' && bytes[i] != '\n')
             continue;
         r = buf_add(out, bytes + plain, i - plain);
         if (r == 0)
-            r = buf_add_char(out, '\\');
-        if (r == 0)
-            r = buf_add_char(out, bytes[i] == '\n' ? 'n' : bytes[i]);
+            r = buf_add_str(out, escape);
         plain = i + 1;
     }
     if (r == 0)
         r = buf_add(out, bytes + plain, length - plain);
-    return r == 0 ? buf_add_char(out, '\'') : r;
+    return r == 0 ? buf_add_str(out, "'; ") : r;
 }
 
 int execd_session_script_start(struct buf *out, const char *nonce, const char *state, size_t length)
@@ -166,13 +171,11 @@ int execd_session_script_start(struct buf *out, const char *nonce, const char *s
     if (r == 0)
         r = buf_add_str(out, functions);
     if (r == 0 && length > 0) {
-        r = buf_add_str(out, "builtin eval ");
+        r = execd_session_script_assign(out, "__execd_code", state, length);
         if (r == 0)
-            r = execd_session_script_quote(out, state, length);
-        if (r == 0)
-            r = buf_add_str(out, " || builtin :\n");
+            r = buf_add_str(out, "builtin eval \"$__execd_code\" || builtin :\n");
     }
-    return r == 0 ? buf_printf(out, "__execd_nonce=%s; __execd_wrap\n", nonce) : r;
+    return r == 0 ? buf_printf(out, "__execd_nonce=%s; __execd_code=; __execd_wrap\n", nonce) : r;
 }
 
 bool execd_session_script_is_wrapped(const char *state)
@@ -180,17 +183,25 @@ bool execd_session_script_is_wrapped(const char *state)
     return strstr(state, "\ntrap -- '__execd_exit ") != NULL;
 }
 
+/* Here and not in bash, which takes minutes to look for a pattern in a megabyte. */
+static bool sets_exit_trap(const char *code)
+{
+    const char *trap = strstr(code, "trap");
+    return trap != NULL && (strcasestr(trap, "exit") != NULL || strchr(trap, '0') != NULL);
+}
+
 int execd_session_script_run(struct buf *out, const char *nonce, const char *code, const char *cwd,
                              bool wrap)
 {
-    int r = buf_printf(out, "%s__execd_nonce=%s __execd_cwd=", wrap ? "__execd_wrap\n" : "", nonce);
+    int r = wrap ? buf_add_str(out, "__execd_wrap\n") : 0;
     if (r == 0 && cwd != NULL)
-        r = execd_session_script_quote(out, cwd, strlen(cwd));
+        r = execd_session_script_assign(out, "__execd_cwd", cwd, strlen(cwd));
     if (r == 0)
-        r = buf_add_str(out, " __execd_code=");
-    if (r == 0)
-        r = execd_session_script_quote(out, code, strlen(code));
-    return r == 0 ? buf_add_str(out, " PROMPT_COMMAND=$__execd_go\n") : r;
+        r = execd_session_script_assign(out, "__execd_code", code, strlen(code));
+    if (r < 0)
+        return r;
+    return buf_printf(out, "__execd_nonce=%s __execd_on=%s PROMPT_COMMAND=$__execd_go\n", nonce,
+                      sets_exit_trap(code) ? "trap" : "yes");
 }
 
 int execd_session_script_end(struct buf *out)

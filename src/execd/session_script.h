@@ -48,6 +48,7 @@ int execd_session_script_end(struct buf *out);
 
 /* These return 0, or -EMSGSIZE when `out` is full. */
 
-/* Any bytes but NUL as one word of bash on one line, appended. Takes at most twice the length, plus
- * three. */
-int execd_session_script_quote(struct buf *out, const char *bytes, size_t length);
+/* A command, on one line, that gives the variable these bytes (any but NUL). It takes at most five
+ * times the length, plus 40. */
+int execd_session_script_assign(struct buf *out, const char *name, const char *bytes,
+                                size_t length);
