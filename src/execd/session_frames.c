@@ -20,30 +20,27 @@ void execd_session_frames_done(struct execd_session_frames *frames)
     buf_done(&frames->partial);
 }
 
-/* "<kind><nonce>" and, but for BEGIN, a space. */
+/* Can this, as far as it has come, be the front of a frame: "<kind><nonce>" and, but for BEGIN, a
+ * space? */
+static bool is_front(const char *bytes, size_t length)
+{
+    if (length > 0 && memchr("BES", bytes[0], 3) == NULL)
+        return false;
+    for (size_t i = 1; i < MIN(length, (size_t)HEAD_LEN); i++) {
+        if (str_hex_value(bytes[i]) < 0)
+            return false;
+    }
+    return length <= HEAD_LEN || (bytes[0] != EXECD_SESSION_BEGIN && bytes[HEAD_LEN] == ' ');
+}
+
+/* What is_front() has approved of, when it is all there. */
 static bool read_head(const struct buf *partial, struct execd_session_frame *frame)
 {
     if (partial->length < HEAD_LEN)
         return false;
+    frame->kind = (enum execd_session_frame_kind)partial->data[0];
     memcpy(frame->nonce, partial->data + 1, ID_HEX_LEN);
-    for (size_t i = 0; i < ID_HEX_LEN; i++) {
-        if (str_hex_value(frame->nonce[i]) < 0)
-            return false;
-    }
-    switch (partial->data[0]) {
-    case EXECD_SESSION_BEGIN:
-        frame->kind = EXECD_SESSION_BEGIN;
-        return partial->length == HEAD_LEN;
-    case EXECD_SESSION_END:
-        frame->kind = EXECD_SESSION_END;
-        break;
-    case EXECD_SESSION_STATE:
-        frame->kind = EXECD_SESSION_STATE;
-        break;
-    default:
-        return false;
-    }
-    return partial->length > HEAD_LEN && partial->data[HEAD_LEN] == ' ';
+    return frame->kind == EXECD_SESSION_BEGIN || partial->length > HEAD_LEN;
 }
 
 /* "<status> " in front of the working directory. */
@@ -106,12 +103,12 @@ static bool add_part(struct execd_session_frames *frames, const char *bytes, siz
     bool state = (partial->length > 0 ? partial->data[0] : bytes[0]) == EXECD_SESSION_STATE;
     size_t room = (state ? partial->max : EXECD_SESSION_FRAME_MAX) - partial->length;
     if (length <= room)
-        return buf_add(partial, bytes, length) == 0;
+        return buf_add(partial, bytes, length) == 0 && is_front(partial->data, partial->length);
     if (!state)
         return false;
     keep_head(partial, bytes);
     frames->skipping = true;
-    return true;
+    return is_front(partial->data, partial->length);
 }
 
 int execd_session_frames_feed(struct execd_session_frames *frames, const char *bytes, size_t length,

@@ -53,7 +53,7 @@ static const char functions[] =
     "    return \"$__execd_status\"\n"
     "}\n"
     "__execd_end() {\n"
-    "    if [[ -z $__execd_on ]]; then return 0; fi\n"
+    "    if [[ -z ${__execd_on-unset} ]]; then return 0; fi\n"
     "    __execd_status=$1\n"
     "    builtin printf 'E%s %d %s\\0' \"$__execd_nonce\" \"$1\" \"$PWD\" >&90\n"
     "    if [[ -n $__execd_int ]]; then builtin eval \"$__execd_int\"; fi\n"

@@ -7,7 +7,8 @@
  *
  * When bash dies (exit, `set -e`, exec, kill), the next run gets a new one with what the old one
  * saved: at its exit, or else after the run before. Not saved are jobs (they live on, but no shell
- * knows them), open files, the directory stack, and a state over EXECD_SESSION_STATE_MAX bytes.
+ * knows them), open files, the directory stack, and a state over EXECD_SESSION_STATE_MAX bytes. A
+ * function that calls exit leaves its local variables behind as global ones.
  *
  * A run that is interrupted or takes too long is given up by bash, which stays as it is; what the
  * run has started gets the signal, what earlier runs left in the background does not. A bash that
