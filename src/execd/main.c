@@ -286,9 +286,9 @@ int main(int argc, char **argv)
         execd.exit_code = 1;
     }
     uv_close((uv_handle_t *)&signal_poll, NULL);
+    uv_close((uv_handle_t *)&execd.rest, NULL);
     wait_for_work(&execd);
     uv_close((uv_handle_t *)&execd.deadline, NULL);
-    uv_close((uv_handle_t *)&execd.rest, NULL);
     for (int turn = 0; turn < 3 && uv_run(execd.loop, UV_RUN_NOWAIT) != 0; turn++)
         continue;
     if (uv_loop_alive(execd.loop))
