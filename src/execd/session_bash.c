@@ -65,6 +65,7 @@ struct execd_session_bash {
     bool paused;
     bool exited;
     bool broken;    /* it said what it may not say, and was killed for it */
+    bool settled;   /* it has told its state since the last run */
     bool unwrapped; /* it has an EXIT trap that does not save the state */
     struct execd_exit exit;
     int holders; /* open handles, and the process */
@@ -246,11 +247,12 @@ static void on_frame(void *ctx, const struct execd_session_frame *frame)
         bash->events.on_begin(bash->ctx);
     } else if (known && frame->kind == EXECD_SESSION_END && bash->phase == RUN_BEGUN) {
         bash->phase = RUN_ENDED;
+        bash->settled = false;
         bash->status = frame->status;
         free(bash->cwd);
         bash->cwd = mem_dup(frame->text);
-    } else if (frame->kind == EXECD_SESSION_STATE &&
-               (known || strcmp(frame->nonce, bash->last_nonce) == 0)) {
+    } else if (known && frame->kind == EXECD_SESSION_STATE) {
+        bash->settled = true;
         bash->unwrapped = frame->text != NULL && !execd_session_script_is_wrapped(frame->text);
         bash->events.on_state(bash->ctx, frame->text, frame->length);
     } else {
@@ -344,7 +346,6 @@ static void on_lines_writable(uv_poll_t *poll, int status, int events)
 void execd_session_bash_run(struct execd_session_bash *bash, const char *code, const char *cwd)
 {
     drop_outputs(bash);
-    memcpy(bash->last_nonce, bash->nonce, sizeof(bash->nonce));
     id_new_hex(bash->nonce);
     bash->phase = RUN_SENT;
     execd_session_moment_take(&bash->moment, bash->pid);
@@ -399,6 +400,11 @@ pid_t execd_session_bash_pid(const struct execd_session_bash *bash)
 bool execd_session_bash_is_alive(const struct execd_session_bash *bash)
 {
     return bash->child.pid > 0;
+}
+
+bool execd_session_bash_is_ready(const struct execd_session_bash *bash)
+{
+    return execd_session_bash_is_alive(bash) && bash->phase == RUN_NONE && bash->settled;
 }
 
 /* --- the start -------------------------------------------------------------------------------- */
@@ -508,6 +514,7 @@ struct execd_session_bash *execd_session_bash_start(
     bash->events = *events;
     bash->ctx = ctx;
     bash->holders = 1;
+    bash->settled = true;
     bash->report = -1;
     bash->start_ns = clock_monotonic_ns();
     bash->lines.fd = bash->frames.fd = -1;

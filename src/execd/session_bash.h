@@ -47,7 +47,7 @@ struct execd_session_bash *execd_session_bash_start(
     struct execd *execd, const struct execd_session_bash_options *options,
     const struct execd_session_bash_events *events, void *ctx, struct error *err);
 
-/* Not while another run is going on. `cwd` may be NULL. */
+/* Only when it is ready. `cwd` may be NULL. */
 void execd_session_bash_run(struct execd_session_bash *bash, const char *code, const char *cwd);
 
 /* Make bash give up the run that has begun and tell its end. `signal` goes to what the run has
@@ -64,5 +64,7 @@ void execd_session_bash_pause(struct execd_session_bash *bash); /* idempotent, a
 void execd_session_bash_resume(struct execd_session_bash *bash);
 
 pid_t execd_session_bash_pid(const struct execd_session_bash *bash);
-/* False in on_end when bash has exited meanwhile: on_exit follows. */
-bool execd_session_bash_is_alive(const struct execd_session_bash *bash);
+bool execd_session_bash_is_alive(const struct execd_session_bash *bash); /* else on_exit follows */
+/* For a run: it is alive, runs nothing and has told the state it was left in. If it only has not
+ * told it yet, on_state follows; there is nothing to win by being faster, bash would not read. */
+bool execd_session_bash_is_ready(const struct execd_session_bash *bash);

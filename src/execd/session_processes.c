@@ -143,7 +143,7 @@ bool execd_session_process_is_since(const struct execd_session_process *processe
     for (int step = 0; top->parent != shell && step < ANCESTORS_MAX; step++) {
         const struct execd_session_process *parent = find_process(processes, count, top->parent);
         if (parent == NULL || parent->session != shell)
-            break; /* an orphan: its own time tells */
+            return top->start_ticks > moment->ticks; /* an orphan: nothing but its time tells */
         top = parent;
     }
     for (size_t i = 0; i < moment->child_count; i++) {

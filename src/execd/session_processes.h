@@ -36,7 +36,9 @@ struct execd_session_moment {
 void execd_session_moment_take(struct execd_session_moment *moment, pid_t shell);
 
 /* Does processes[index] come from what `shell` has started since the moment? Its topmost ancestor
- * below the shell decides; the shell itself does not count. The processes are sorted by pid. */
+ * below the shell decides; the shell itself does not count. An orphan as old as the moment, to the
+ * tick, is taken for older: rather is one left than a wrong one killed. The processes are sorted by
+ * pid. */
 bool execd_session_process_is_since(const struct execd_session_process *processes, size_t count,
                                     size_t index, pid_t shell,
                                     const struct execd_session_moment *moment);

@@ -56,6 +56,7 @@ struct execd_session_shell {
 };
 
 static int start_run(struct execd_session_shell *shell, struct error *err);
+static void send_run(struct execd_session_shell *shell);
 static void on_grace(uv_timer_t *timer);
 
 /* --- the state -------------------------------------------------------------------------------- */
@@ -67,9 +68,8 @@ static void forget_state(struct execd_session_shell *shell)
     shell->state_length = 0;
 }
 
-static void on_state(void *ctx, const char *text, size_t length)
+static void keep_state(struct execd_session_shell *shell, const char *text, size_t length)
 {
-    struct execd_session_shell *shell = ctx;
     if (text == NULL || (length == shell->state_length && memcmp(shell->state, text, length) == 0))
         return; /* of two states the older one is better than none */
     if (length > shell->state_length &&
@@ -79,6 +79,13 @@ static void on_state(void *ctx, const char *text, size_t length)
     shell->state = mem_dup_n(text, length);
     shell->state_length = length;
     *shell->states += length;
+}
+
+static void on_state(void *ctx, const char *text, size_t length)
+{
+    struct execd_session_shell *shell = ctx;
+    keep_state(shell, text, length);
+    send_run(shell);
 }
 
 /* --- the end of a run ------------------------------------------------------------------------- */
@@ -289,12 +296,20 @@ static int start_bash(struct execd_session_shell *shell, struct error *err)
     return 0;
 }
 
+/* When bash is ready; its on_state or on_exit comes back to it otherwise. */
+static void send_run(struct execd_session_shell *shell)
+{
+    if (!shell->running || shell->begun || shell->ending ||
+        !execd_session_bash_is_ready(shell->bash))
+        return;
+    execd_session_bash_run(shell->bash, shell->code, shell->run_cwd);
+}
+
 static int start_run(struct execd_session_shell *shell, struct error *err)
 {
     if (shell->bash == NULL && start_bash(shell, err) < 0)
         return -1;
-    if (execd_session_bash_is_alive(shell->bash)) /* else its on_exit starts another one */
-        execd_session_bash_run(shell->bash, shell->code, shell->run_cwd);
+    send_run(shell);
     return 0;
 }
 

@@ -394,10 +394,10 @@ class Stopping(SessionCase):
     def test_timeout_ends_what_the_run_started_and_nothing_else(self):
         early = self.session.out("sleep 1000 & echo $!; (sleep 1000 & echo $!); (while :; do sleep 0.05; done) & echo $!")
         events = self.session.run("sleep 1000 & echo $!; (sleep 1000 & echo $!; wait) & echo $!; "
-                                  "setsid sleep 1000 & sleep 1000", timeout=300)
+                                  "sleep 0.05; (sleep 1000 & echo $!); sleep 1000", timeout=500)
         self.assert_fails(events, *KILLED)
         late = texts(events, "stdout")
-        self.assertEqual(len(late), 3)
+        self.assertEqual(len(late), 4)
         for pid in late:
             wait_until(lambda p=pid: not is_alive(p), f"end of {pid}")
         for pid in early:

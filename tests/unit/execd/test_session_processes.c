@@ -62,12 +62,13 @@ static void test_what_a_run_has_started(void **state)
         {.pid = 104, .parent = SHELL, .session = SHELL, .start_ticks = 50}, /* but this was there */
         {.pid = 105, .parent = 103, .session = SHELL, .start_ticks = 60},
         {.pid = 106, .parent = 1, .session = SHELL, .start_ticks = 30}, /* orphans */
-        {.pid = 107, .parent = 1, .session = SHELL, .start_ticks = 70},
+        {.pid = 107, .parent = 1, .session = SHELL, .start_ticks = 50},
         {.pid = 108, .parent = SHELL, .session = 108, .start_ticks = 70}, /* has left */
         {.pid = 109, .parent = 109, .session = SHELL, .start_ticks = 70}, /* cannot be */
+        {.pid = 110, .parent = 1, .session = SHELL, .start_ticks = 51},
     };
     static const bool expected[] = {false, false, false, false, true, false,
-                                    true,  false, true,  false, true};
+                                    true,  false, false, false, true, true};
     struct execd_session_moment moment = {.ticks = 50, .children = {104}, .child_count = 1};
     for (size_t i = 0; i < ARRAY_LEN(processes); i++)
         assert_int_equal(
