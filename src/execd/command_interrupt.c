@@ -1,11 +1,13 @@
 /* DELETE /command?id=ID. The first who asks has the signal sent, all who ask are answered when the
  * command has exited. */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "execd/command_internal.h"
 #include "execd/reply.h"
+#include "execd/session.h"
 #include "http/url.h"
 
 #define KILL_AFTER_MS 3000
@@ -82,12 +84,23 @@ void execd_command_interrupt_done(struct execd_command *command)
     uv_close((uv_handle_t *)&interrupt->timer, free_interrupt);
 }
 
-static void interrupt_command(const struct execd *execd, struct http_exchange *exchange,
-                              const char *id)
+/* A session's run has the session's id, and nobody but that id to be known by. */
+static void interrupt_session(struct execd *execd, struct http_exchange *exchange, const char *id)
+{
+    int r = execd_session_interrupt(execd, id);
+    if (r == -ENOENT)
+        execd_command_reply_unknown(execd, exchange, id);
+    else if (r < 0)
+        http_exchange_reply_error(exchange, 409, "RUNTIME_ERROR", "the session runs nothing now");
+    else
+        execd_reply_empty(exchange);
+}
+
+static void interrupt_command(struct execd *execd, struct http_exchange *exchange, const char *id)
 {
     struct execd_command *command = execd_command_find(execd, id);
     if (command == NULL) {
-        execd_command_reply_unknown(execd, exchange, id);
+        interrupt_session(execd, exchange, id);
         return;
     }
     if (command->exited) {

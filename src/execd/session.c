@@ -418,13 +418,15 @@ void execd_session_handle_list(struct http_exchange *exchange, const struct http
     http_exchange_reply_json(exchange, 200, json_pack("{s:o}", "sessions", list));
 }
 
-bool execd_session_interrupt(struct execd *execd, const char *id)
+int execd_session_interrupt(struct execd *execd, const char *id)
 {
     struct session *session = find_session(execd, id);
-    if (session == NULL || session->run_count == 0)
-        return false;
+    if (session == NULL)
+        return -ENOENT;
+    if (session->run_count == 0)
+        return -ESRCH;
     execd_session_shell_interrupt(session->shell);
-    return true;
+    return 0;
 }
 
 void execd_sessions_end(struct execd *execd)

@@ -21,9 +21,9 @@ void execd_session_handle_delete(struct http_exchange *exchange,
 void execd_session_handle_list(struct http_exchange *exchange, const struct http_route_match *match,
                                void *execd);
 
-/* Interrupt what the session runs now, as Ctrl-C would; the session and the runs that wait stay.
- * False when there is no such session or it runs nothing. */
-bool execd_session_interrupt(struct execd *execd, const char *id);
+/* Interrupt what the session runs now, as Ctrl-C would; the session and the runs that wait stay. 0,
+ * -ENOENT when there is no such session, -ESRCH when it runs nothing. */
+int execd_session_interrupt(struct execd *execd, const char *id);
 
 /* For execd_end(): kill every session; their streams end as for any killed run. */
 void execd_sessions_end(struct execd *execd);

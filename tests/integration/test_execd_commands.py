@@ -761,7 +761,7 @@ class Surroundings(unittest.TestCase):
             os.mkdir(os.path.join(root, "bin"))
             os.link(os.path.join(root, "execd"), os.path.join(root, "bin", "sh"))
             events = execd.run("x")
-            self.assertIn("sh: invalid option -- 'c'", texts(events, "stderr"))
+            self.assertIn("opensandbox-execd: there is no option -c", texts(events, "stderr"))
 
     def test_terminated_while_readers_are_attached(self):
         execd = Execd()
