@@ -268,10 +268,12 @@ class Eviction(Case):
         self.assertEqual(self.evicted, 0)
 
     def test_reader_that_falls_behind(self):
-        command_id = self.background(f"seq 1 3000000; touch {self.file('done')}; echo last")
+        command_id = self.background(f"while [ ! -e {self.file('go')} ]; do sleep 0.01; done; seq 1 3000000; "
+                                     f"touch {self.file('done')}; echo last")
         sock = socket.create_connection(("127.0.0.1", self.execd.port), timeout=WAIT)
         sock.sendall(f"GET /command/{command_id}/stream HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         sock.recv(1, socket.MSG_PEEK)
+        self.write("go", b"")
         wait_until(lambda: os.path.exists(self.file("done")), "the end of the command")
         self.wait_for_end(command_id)
         response = http.client.HTTPResponse(sock)
