@@ -97,25 +97,34 @@ def unit_suites(build, prefix=""):
 def python_suites(folder, build, prefix="", only=None, env=None, timeout=600):
     for path in sorted((ROOT / "tests" / folder).glob("test_*.py")):
         name = path.stem.removeprefix("test_")
-        if only and name not in only:
+        if only and not only(name):
             continue
         yield Suite(f"{prefix}{folder}.{name}",
                     ["python3", ROOT / "tests/support/tap.py", path], timeout,
                     {"OSB_BIN_DIR": str(build / "bin"), "OSB_BUILD_DIR": str(build), **(env or {})})
 
 
+def is_quick(name):
+    return name in {"execd", "execd_sessions", "execd_http", "specs", "server", "launcher"}
+
+
+def drives_our_programs(name):
+    """Integration suites that are worth running with sanitizers, too."""
+    return name.startswith("execd") or name in {"specs", "server", "launcher"}
+
+
 def select(which, build):
     asan = build / "asan"
     lint = Suite("lint", ["python3", ROOT / "tests/lint.py", "--build", build, "--tap"], 900)
     if which == "quick":
-        return [lint, *unit_suites(build), *python_suites("integration", build, only={
-            "execd", "server", "launcher"}), *python_suites("security", build)]
+        return [lint, *unit_suites(build), *python_suites("integration", build, only=is_quick),
+                *python_suites("security", build)]
     if which == "soak":
         return [*python_suites("soak", build, timeout=7200)]
     sanitized = {"OSB_SANITIZED": "1"}
     return [lint, *unit_suites(build), *unit_suites(asan, "asan."),
             *python_suites("integration", build),
-            *python_suites("integration", asan, "asan.", {"execd", "server", "launcher"}, sanitized),
+            *python_suites("integration", asan, "asan.", drives_our_programs, sanitized),
             *python_suites("security", build), *python_suites("conformance", build),
             *python_suites("bench", build), *python_suites("fuzz", build),
             *python_suites("clean", build)]
