@@ -8,7 +8,7 @@ build="gcc libc6-dev cmake ninja-build pkg-config libuv1-dev libjansson-dev libs
        libseccomp-dev libcmocka-dev node-llhttp"
 run="bash curl ca-certificates python3"
 test="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm python3 python3-venv python3-pip
-      debootstrap procps iproute2"
+      debootstrap procps iproute2 vim-tiny"
 bench="bubblewrap python3"
 soak="debootstrap"
 

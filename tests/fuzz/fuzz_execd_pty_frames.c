@@ -20,7 +20,9 @@ static void require(bool condition)
         abort();
 }
 
-static void check_binary(const struct execd_pty_message *message, const char *bytes, size_t length)
+/* Not inlined, so that a report names it. */
+__attribute__((noinline)) static void check_binary(const struct execd_pty_message *message,
+                                                   const char *bytes, size_t length)
 {
     bool input = length > 0 && bytes[0] == '\0';
     require(message->type == (input ? EXECD_PTY_STDIN : EXECD_PTY_NOTHING));

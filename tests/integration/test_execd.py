@@ -42,7 +42,7 @@ class Basics(ExecdCase):
 
     def test_known_routes_that_are_not_built_are_501(self):
         for method, path in [("POST", "/session"), ("POST", "/code"), ("GET", "/metrics"), ("POST", "/files/mv"),
-                             ("GET", "/directories/list?path=/"), ("POST", "/pty"), ("DELETE", "/command?id=x"),
+                             ("GET", "/directories/list?path=/"), ("DELETE", "/command?id=x"),
                              ("GET", "/command/status/x"), ("PUT", "/proxy/80/x"), ("DELETE", "/files?path=x")]:
             self.assert_error(self.execd.json(method, path), 501, "NOT_SUPPORTED")
 
