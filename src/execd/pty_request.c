@@ -1,6 +1,7 @@
 #include "execd/pty_request.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -89,31 +90,39 @@ static int read_credentials(const json_t *body, const struct execd *execd,
     return 0;
 }
 
-/* What is new belongs to the user who will work there. */
-static int make_directory(const char *path, const struct execd_pty_request *request)
+/* One step of mkdir -p: the directory `name` in *fd, which is replaced by it. What is new belongs
+ * to the user who will work there; it is held while its owner changes, since others may move it. */
+static int enter_directory(int *fd, const char *name, const struct execd_pty_request *request)
 {
-    if (mkdir(path, 0777) < 0)
-        return errno == EEXIST ? 0 : -errno;
-    if (request->has_credentials && !execd_credentials_are_own(&request->credentials) &&
-        lchown(path, request->credentials.uid, request->credentials.gid) < 0)
+    bool made = mkdirat(*fd, name, 0777) == 0;
+    if (!made && errno != EEXIST)
+        return -errno;
+    int flags = O_PATH | O_DIRECTORY | O_CLOEXEC | (made ? O_NOFOLLOW : 0);
+    int next = openat(*fd, name, flags);
+    if (next < 0)
+        return -errno;
+    fd_close(*fd);
+    *fd = next;
+    const struct execd_credentials *credentials = &request->credentials;
+    if (made && request->has_credentials && !execd_credentials_are_own(credentials) &&
+        fchownat(next, "", credentials->uid, credentials->gid, AT_EMPTY_PATH) < 0)
         return -errno;
     return 0;
 }
 
-static int make_directories(char *path, const struct execd_pty_request *request, struct error *err)
+static int make_directories(const struct execd_pty_request *request, struct error *err)
 {
-    for (size_t i = 1;; i++) {
-        char c = path[i];
-        if (c != '/' && c != '\0')
-            continue;
-        path[i] = '\0';
-        int r = make_directory(path, request);
-        if (r < 0)
-            return error_set(err, ERR_INVALID, "cannot make `cwd` %.300s: %s", path, strerror(-r));
-        path[i] = c;
-        if (c == '\0')
-            return 0;
-    }
+    AUTO_FREE char *path = mem_dup(request->cwd);
+    AUTO_CLOSE int fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : 0;
+    char *rest = NULL;
+    for (char *name = strtok_r(path, "/", &rest); name != NULL && r == 0;
+         name = strtok_r(NULL, "/", &rest))
+        r = enter_directory(&fd, name, request);
+    if (r < 0)
+        return error_set(err, ERR_INVALID, "cannot make `cwd` %.300s: %s", request->cwd,
+                         strerror(-r));
+    return 0;
 }
 
 static int read_cwd(const json_t *body, const struct execd *execd,
@@ -135,7 +144,7 @@ static int read_cwd(const json_t *body, const struct execd *execd,
         return error_wrap(err, "`cwd`");
     struct stat st;
     if (stat(request->cwd, &st) < 0) {
-        if (make_directories(request->cwd, request, err) < 0)
+        if (make_directories(request, err) < 0)
             return -1;
     } else if (!S_ISDIR(st.st_mode)) {
         return error_set(err, ERR_INVALID, "`cwd` %.300s is not a directory", request->cwd);

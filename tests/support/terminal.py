@@ -3,7 +3,7 @@
 import json
 import socket
 
-from execd import WAIT
+from execd import WAIT, ExecdCase
 from websocket import BINARY, TEXT, Closed, WebSocket
 
 STDOUT, STDERR, REPLAY = 1, 2, 3
@@ -90,3 +90,41 @@ class Terminal:
 
     def leave(self):
         self.ws.close()
+
+
+class PtyCase(ExecdCase):
+    def create(self, execd=None, **fields):
+        status, body = (execd or self.execd).json("POST", "/pty", fields)
+        self.assertEqual((status, list(body)), (201, ["session_id"]))
+        self.addCleanup(self.delete, body["session_id"], execd)
+        return body["session_id"]
+
+    def delete(self, session, execd=None):
+        execd = execd or self.execd
+        if execd.process.poll() is None:
+            execd.request("DELETE", f"/pty/{session}")
+
+    def attach(self, session=None, query="", **fields):
+        terminal = Terminal(self.execd, session or self.create(**fields), query)
+        self.addCleanup(terminal.ws.drop)
+        return terminal.greeted()
+
+    def shell(self, query="", **fields):
+        """An interactive shell with a prompt that echoes of what is typed cannot be taken for."""
+        session = self.create(**fields)
+        terminal = self.attach(session, query)
+        terminal.session = session
+        if "pty=0" not in query:
+            terminal.type("bind 'set enable-bracketed-paste off'; PS1='<''>'\n")
+            terminal.expect(b"<>")
+        return terminal
+
+    def status(self, session):
+        return self.execd.json("GET", f"/pty/{session}")[1]
+
+    def run_command(self, command, query="", **fields):
+        """Everything a command writes, and how it ended."""
+        terminal = self.attach(query=query, command=command, **fields)
+        exit, code = terminal.end()
+        self.assertEqual(code, 1000)
+        return terminal, exit

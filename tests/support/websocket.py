@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import os
-import socket
 import struct
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
