@@ -1,5 +1,6 @@
 """Everything of execd's file API that changes, finds and lists: delete, permissions, mv, replace, search, directories."""
 
+import http.client
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ import urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "support")]
-from execd import BINARY, SANITIZED, WAIT, Execd, ExecdCase, multipart  # noqa: E402
+from execd import BINARY, SANITIZED, WAIT, Execd, ExecdCase, multipart, wait_until  # noqa: E402
 
 ROOT = os.geteuid() == 0
 FIELDS = {"path", "type", "size", "modified_at", "created_at", "owner", "group", "mode"}
@@ -479,6 +480,8 @@ class Directories(Case):
             self.write(f"d/{i:040d}", b"")
         execd = Execd()
         try:
+            self.assertEqual(execd.request("GET", "/files/info")[0], 200)  # the first thread makes its descriptors
+            before = len(os.listdir(f"/proc/{execd.process.pid}/fd"))
             sockets = []
             for _ in range(20):  # more than may walk at once
                 sock = socket.socket()
@@ -502,6 +505,7 @@ class Directories(Case):
                     data += piece
                 self.assertEqual(data.count(b'"path"'), count)
                 sock.close()
+            wait_until(lambda: len(os.listdir(f"/proc/{execd.process.pid}/fd")) <= before + 1, "the end of all walks")
         finally:
             execd.stop()
 
@@ -550,6 +554,25 @@ class Directories(Case):
         self.assertEqual((status, data.count(b'"path"')), (200, min(depth + 1, 3000)))
         self.assert_done("DELETE", self.query("/directories", [self.file("d")]))
         self.assertEqual(self.names(), [])
+
+    def test_failure_after_the_beginning_cuts_the_answer(self):
+        """Paths over 1 MiB are refused; when that is found, the array has long begun."""
+        self.use_fast_folder()
+        self.make(*(f"a{i}" for i in range(2_000)))
+        name = "n" * 255
+        fd = os.open(self.folder, os.O_RDONLY)
+        for _ in range(4_200):
+            os.mkdir(name, dir_fd=fd)
+            inner = os.open(name, os.O_RDONLY, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+        os.close(fd)
+        try:
+            with self.assertRaises(http.client.IncompleteRead) as caught:
+                self.execd.request("GET", self.query("/files/search", [self.folder], pattern="nothing"))
+            self.assertEqual(caught.exception.partial, b"[")
+        finally:
+            self.assert_done("DELETE", self.query("/directories", [self.file(name)]))
 
     # --- make
 
