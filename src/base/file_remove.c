@@ -74,7 +74,7 @@ static int open_in_mount(int parent_fd, const char *name)
     struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
                            .resolve = RESOLVE_NO_XDEV};
     int fd = (int)syscall(SYS_openat2, parent_fd, name, &how, sizeof(how));
-    if (fd < 0 && errno == ENOSYS)
+    if (fd < 0 && (errno == ENOSYS || errno == EPERM)) /* EPERM: a filter that does not know it */
         fd = openat(parent_fd, name, (int)how.flags);
     return fd;
 }

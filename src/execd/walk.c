@@ -29,7 +29,6 @@ struct level {
     ino_t inode;
     size_t path_length; /* of the directory */
     bool started;       /* the path goes on with the last name that was given */
-    bool read;          /* `names` say something */
     struct execd_walk_names names;
 };
 
@@ -139,10 +138,8 @@ static void drop_names(struct execd_walk *walk)
 {
     for (size_t i = 0; i + 1 < walk->depth && walk->names_bytes > NAMES_MAX; i++) {
         struct level *level = &walk->levels[i];
-        if (execd_walk_names_bytes(&level->names) == 0)
-            continue;
-        forget_names(walk, level);
-        level->read = false;
+        if (execd_walk_names_bytes(&level->names) > 0)
+            forget_names(walk, level); /* they are not complete any more, so they are read again */
     }
 }
 
@@ -164,7 +161,6 @@ static int read_names(struct execd_walk *walk, struct error *err)
         return error_set_errno(err, -r, "cannot read directory %.300s",
                                walk->path.length > 0 ? walk->path.data : "/");
     }
-    level->read = true;
     drop_names(walk);
     return 0;
 }
@@ -215,7 +211,7 @@ int execd_walk_next(struct execd_walk *walk, struct execd_walk_entry *ret, struc
         if (execd_walk_names_next(&level->names, &name)) {
             if (!is_repeated(walk, level, name.name))
                 return take_name(walk, &name, ret, err);
-        } else if (level->fd >= 0 && !(level->read && level->names.complete)) {
+        } else if (level->fd >= 0 && !level->names.complete) {
             if (read_names(walk, err) < 0)
                 return -1;
         } else {
