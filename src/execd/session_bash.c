@@ -56,6 +56,7 @@ struct execd_session_bash {
     struct buf unsent;
     struct execd_session_frames parser;
     struct execd_session_moment moment; /* when the run started */
+    uint64_t stop_ticks;                /* when it was to stop */
     char nonce[ID_HEX_LEN + 1];
     char
         last_nonce[ID_HEX_LEN + 1]; /* its state may still be on the way when the next run starts */
@@ -356,30 +357,54 @@ void execd_session_bash_run(struct execd_session_bash *bash, const char *code, c
 
 /* --- signals ---------------------------------------------------------------------------------- */
 
-/* On the first try bash hears of it before its program ends, and takes the trap before anything
- * else; on the second one it shall not be waiting for a program any more. */
-void execd_session_bash_stop(struct execd_session_bash *bash, int signal, bool again)
+/* Signal what the run has started since then, or everything where that cannot be told. */
+static void signal_run(struct execd_session_bash *bash, uint64_t min_ticks, int signal)
 {
-    if (bash->child.pid <= 0)
-        return;
-    if (bash->frames.fd < 0) { /* another program has taken its place */
-        execd_session_processes_signal(bash->pid, &bash->moment, signal);
-        kill(bash->child.pid, signal);
-        return;
-    }
-    if (!again)
-        kill(bash->child.pid, EXECD_SESSION_STOP_SIGNAL);
-    if (execd_session_processes_signal(bash->pid, &bash->moment, signal) < 0)
-        execd_child_kill_group(&bash->child, signal); /* no /proc, so no telling apart */
-    if (again)
-        kill(bash->child.pid, SIGINT);
+    if (execd_session_processes_signal(bash->pid, &bash->moment, min_ticks, signal) < 0)
+        execd_child_kill_group(&bash->child, signal);
+    if (bash->frames.fd < 0)
+        kill(bash->child.pid, signal); /* another program has taken the place of bash */
+}
+
+static void ask_for_end(struct execd_session_bash *bash)
+{
     if (execd_session_script_end(&bash->unsent) == 0)
         send_lines(bash);
 }
 
+/* bash hears of it before its program ends, and so takes the trap before anything else. */
+void execd_session_bash_stop(struct execd_session_bash *bash, int signal)
+{
+    if (bash->child.pid <= 0)
+        return;
+    if (bash->frames.fd >= 0)
+        kill(bash->child.pid, EXECD_SESSION_STOP_SIGNAL);
+    bash->stop_ticks = execd_session_ticks_now();
+    signal_run(bash, 0, signal);
+    ask_for_end(bash);
+}
+
+void execd_session_bash_stop_late(struct execd_session_bash *bash, int signal)
+{
+    if (bash->child.pid > 0)
+        signal_run(bash, bash->stop_ticks, signal);
+}
+
+void execd_session_bash_stop_again(struct execd_session_bash *bash)
+{
+    if (bash->child.pid <= 0)
+        return;
+    if (bash->frames.fd >= 0)
+        kill(bash->child.pid, EXECD_SESSION_STOP_SIGNAL);
+    signal_run(bash, 0, SIGKILL);
+    if (bash->frames.fd >= 0)
+        kill(bash->child.pid, SIGINT);
+    ask_for_end(bash);
+}
+
 bool execd_session_bash_signal_others(struct execd_session_bash *bash, int signal)
 {
-    return bash->child.pid > 0 && execd_session_processes_signal(bash->pid, NULL, signal) > 0;
+    return bash->child.pid > 0 && execd_session_processes_signal(bash->pid, NULL, 0, signal) > 0;
 }
 
 void execd_session_bash_kill(struct execd_session_bash *bash, bool others)
@@ -387,7 +412,7 @@ void execd_session_bash_kill(struct execd_session_bash *bash, bool others)
     if (bash->child.pid <= 0)
         return;
     if (others)
-        execd_session_processes_signal(bash->pid, NULL, SIGKILL);
+        execd_session_processes_signal(bash->pid, NULL, 0, SIGKILL);
     execd_child_kill_group(&bash->child, SIGKILL);
     kill(bash->child.pid, SIGKILL); /* it may not lead its group yet */
 }

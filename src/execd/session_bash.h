@@ -51,9 +51,12 @@ struct execd_session_bash *execd_session_bash_start(
 void execd_session_bash_run(struct execd_session_bash *bash, const char *code, const char *cwd);
 
 /* Make bash give up the run that has begun and tell its end. `signal` goes to what the run has
- * started; bash itself goes back to its top level when its foreground program has ended. `again`
- * does it in another way, for a bash that waits for something which is not a program. */
-void execd_session_bash_stop(struct execd_session_bash *bash, int signal, bool again);
+ * started; bash itself goes back to its top level when its foreground program has ended. */
+void execd_session_bash_stop(struct execd_session_bash *bash, int signal);
+/* The signal to what was started since: bash may have been about to start a program. */
+void execd_session_bash_stop_late(struct execd_session_bash *bash, int signal);
+/* The same with SIGKILL, and with SIGINT for a bash that waits for something else. */
+void execd_session_bash_stop_again(struct execd_session_bash *bash);
 
 /* A signal to all its processes but itself; false when there are none. */
 bool execd_session_bash_signal_others(struct execd_session_bash *bash, int signal);

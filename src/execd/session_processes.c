@@ -48,7 +48,7 @@ bool execd_session_process_parse(const char *line, struct execd_session_process 
     return true;
 }
 
-static uint64_t now_ticks(void)
+uint64_t execd_session_ticks_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now);
@@ -110,7 +110,7 @@ void execd_session_moment_take(struct execd_session_moment *moment, pid_t shell)
 {
     char path[64];
     char text[EXECD_SESSION_CHILDREN_MAX * 11 + 1];
-    moment->ticks = now_ticks();
+    moment->ticks = execd_session_ticks_now();
     moment->child_count = 0;
     snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)shell, (int)shell);
     if (!read_small(AT_FDCWD, path, text, sizeof(text)))
@@ -153,14 +153,15 @@ bool execd_session_process_is_since(const struct execd_session_process *processe
     return top->start_ticks >= moment->ticks;
 }
 
-static int signal_once(pid_t shell, const struct execd_session_moment *moment, int signal)
+static int signal_once(pid_t shell, const struct execd_session_moment *moment, uint64_t min_ticks,
+                       int signal)
 {
     struct list list = {0};
     int r = read_all(&list);
     int sent = 0;
     for (size_t i = 0; r == 0 && i < list.count; i++) {
         const struct execd_session_process *process = &list.items[i];
-        if (process->session != shell || process->pid == shell)
+        if (process->session != shell || process->pid == shell || process->start_ticks < min_ticks)
             continue;
         if (moment == NULL ||
             execd_session_process_is_since(list.items, list.count, i, shell, moment))
@@ -171,13 +172,13 @@ static int signal_once(pid_t shell, const struct execd_session_moment *moment, i
 }
 
 int execd_session_processes_signal(pid_t shell, const struct execd_session_moment *moment,
-                                   int signal)
+                                   uint64_t min_ticks, int signal)
 {
-    int sent = signal_once(shell, moment, signal);
+    int sent = signal_once(shell, moment, min_ticks, signal);
     /* Only killing is repeated: what was killed does not fork any more, so this comes to an end. */
     int more = signal == SIGKILL ? sent : 0;
     for (int pass = 1; more > 0 && pass < SIGNAL_PASSES; pass++)
-        more = signal_once(shell, moment, signal);
+        more = signal_once(shell, moment, min_ticks, signal);
     return sent;
 }
 
@@ -188,7 +189,7 @@ void execd_session_pasts_add(struct execd_session_pasts *pasts, pid_t shell)
         memmove(&pasts->items[0], &pasts->items[1], pasts->count * sizeof(pasts->items[0]));
     }
     pasts->items[pasts->count].shell = shell;
-    pasts->items[pasts->count].died_ticks = now_ticks();
+    pasts->items[pasts->count].died_ticks = execd_session_ticks_now();
     pasts->count++;
 }
 

@@ -43,11 +43,12 @@ bool execd_session_process_is_since(const struct execd_session_process *processe
                                     size_t index, pid_t shell,
                                     const struct execd_session_moment *moment);
 
-/* Send a signal to every process of the shell's session that was started since the moment (NULL:
- * to all), but not to the shell. The number of those it was sent to, or -errno when processes
- * cannot be listed here. */
+/* Send a signal to every process of the shell's session that comes from what was started since the
+ * moment (NULL: to all) and is itself not older than min_ticks, but not to the shell. The number of
+ * those it was sent to, or -errno when processes cannot be listed here. */
 int execd_session_processes_signal(pid_t shell, const struct execd_session_moment *moment,
-                                   int signal);
+                                   uint64_t min_ticks, int signal);
+uint64_t execd_session_ticks_now(void);
 
 /* Shells that have ended, whose background jobs may live on. */
 struct execd_session_pasts {

@@ -71,13 +71,12 @@ static const char functions[] =
     "    builtin unset -v PROMPT_COMMAND\n"
     "}\n"
     "__execd_stop() {\n" /* the trap of the stop signal: back to the top level */
-    "    if [[ $__execd_on == @(yes|trap) ]]; then\n"
-    "        if [[ $__execd_on == trap ]]; then builtin unset -f trap; fi\n"
-    "        __execd_on=stopped\n"
-    "        __execd_int=$(builtin trap -p INT)\n"
-    "        builtin trap - INT\n"
-    "        builtin kill -INT \"$$\"\n"
-    "    fi\n"
+    "    if [[ -z $__execd_on ]]; then return 0; fi\n"
+    "    if [[ $__execd_on == trap ]]; then builtin unset -f trap; fi\n"
+    "    if [[ $__execd_on != stopped ]]; then __execd_int=$(builtin trap -p INT); fi\n"
+    "    __execd_on=stopped\n"
+    "    builtin trap - INT\n"
+    "    builtin kill -INT \"$$\"\n"
     "}\n"
     "__execd_trap() {\n"
     "    builtin trap \"$@\" || return\n"
@@ -206,9 +205,10 @@ int execd_session_script_run(struct buf *out, const char *nonce, const char *cod
 
 int execd_session_script_end(struct buf *out)
 {
-    /* Twice: the signal that came before it may be taken between the reading and the running of a
-     * line, which is then lost. */
-    static const char line[] = "__execd_end \"$?\" \"$@\" && builtin :\n";
-    int r = buf_add_str(out, line);
-    return r == 0 ? buf_add_str(out, line) : r;
+    /* More than once: a signal that came before may be taken between the reading and the running
+     * of a line, which is then lost. */
+    static const char lines[] = "__execd_end \"$?\" \"$@\" && builtin :\n"
+                                "__execd_end \"$?\" \"$@\" && builtin :\n"
+                                "__execd_end \"$?\" \"$@\" && builtin :\n";
+    return buf_add_str(out, lines);
 }

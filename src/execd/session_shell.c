@@ -3,8 +3,9 @@
  *   1. A signal to what the run has started (SIGINT to interrupt, SIGKILL on timeout), the stop
  *      signal to bash. Waits for bash to begin the run, if it has not: a bash that is interrupted
  *      while it reads would take the rest of the line for another one.
- *   2. SIGKILL to what the run has started, SIGINT to bash.
- *   3. SIGKILL to bash and its group. */
+ *   2. The signal to what bash was just about to start.
+ *   3. SIGKILL to what the run has started, the stop signal and SIGINT to bash; once more later.
+ *   4. SIGKILL to bash and its group. */
 #include "execd/session_shell.h"
 
 #include <signal.h>
@@ -21,6 +22,8 @@
 /* Programs may clean up when they are interrupted. */
 #define INTERRUPT_GRACE_MS 3000
 #define KILL_GRACE_MS      1000
+#define LATE_MS            100
+#define STOP_STEPS         4
 #define HANGUP_GRACE_MS    1000
 
 enum ending { ALIVE, HUNG_UP, KILLED };
@@ -130,14 +133,26 @@ static void stop_step(struct execd_session_shell *shell)
     struct execd_session_bash *bash = shell->bash;
     if (bash == NULL || !execd_session_bash_is_alive(bash))
         return; /* its exit is on the way */
-    if (shell->begun && shell->stop_step < 2) {
-        bool again = shell->stop_step++ == 1;
-        execd_session_bash_stop(bash, again ? SIGKILL : shell->stop_signal, again);
-        bool patient = shell->stop_signal == SIGINT && !again;
-        uv_timer_start(&shell->grace, on_grace, patient ? INTERRUPT_GRACE_MS : KILL_GRACE_MS, 0);
+    uint64_t grace_ms = KILL_GRACE_MS;
+    switch (shell->begun ? shell->stop_step++ : STOP_STEPS) {
+    case 0:
+        execd_session_bash_stop(bash, shell->stop_signal);
+        grace_ms = LATE_MS;
+        break;
+    case 1:
+        execd_session_bash_stop_late(bash, shell->stop_signal);
+        if (shell->stop_signal == SIGINT)
+            grace_ms = INTERRUPT_GRACE_MS;
+        break;
+    case 2:
+    case 3: /* bash forgets a SIGINT that comes while it starts a program */
+        execd_session_bash_stop_again(bash);
+        break;
+    default:
+        execd_session_bash_kill(bash, false);
         return;
     }
-    execd_session_bash_kill(bash, false);
+    uv_timer_start(&shell->grace, on_grace, grace_ms, 0);
 }
 
 static void stop(struct execd_session_shell *shell, int signal)

@@ -20,9 +20,8 @@
 #define STALL_MS      10000
 #define CLOSE_MS      5000
 /* Input that waits for a paused owner: what came with the request, or one read. */
-#define HELD_MAX   (256 * 1024)
-#define NEVER      UINT64_MAX
-#define REASON_MAX (HTTP_WEBSOCKET_CONTROL_MAX - 2)
+#define HELD_MAX (256 * 1024)
+#define NEVER    UINT64_MAX
 
 enum socket_state {
     SOCKET_OPEN,
@@ -180,9 +179,9 @@ bool http_websocket_is_full(const struct http_websocket *socket)
 /* HTTP_WEBSOCKET_NO_CODE sends an empty frame. */
 static void send_close(struct http_websocket *socket, int code, const char *reason)
 {
-    char bytes[HTTP_WEBSOCKET_CONTROL_MAX] = {(char)(code >> 8), (char)(code & 0xff)};
-    size_t length = MIN(strlen(reason), (size_t)REASON_MAX);
-    memcpy(bytes + 2, reason, length);
+    char bytes[HTTP_WEBSOCKET_CONTROL_MAX + 1] = {(char)(code >> 8), (char)(code & 0xff)};
+    snprintf(bytes + 2, sizeof(bytes) - 2, "%s", reason); /* and no more than fits */
+    size_t length = strlen(bytes + 2);
     uv_buf_t part = part_of(bytes, code == HTTP_WEBSOCKET_NO_CODE ? 0 : 2 + length);
     socket->closing_ms = now_ms(socket);
     send_frame(socket, HTTP_WEBSOCKET_CLOSE, &part, 1);

@@ -109,8 +109,10 @@ static void test_real_ones(void **state)
     pid_t leader = start_leader(children);
     struct execd_session_moment moment;
     execd_session_moment_take(&moment, leader);
-    assert_int_equal(execd_session_processes_signal(leader, &moment, 0), 0); /* all were there */
-    assert_int_equal(execd_session_processes_signal(leader, NULL, 0), 2);
+    assert_int_equal(execd_session_processes_signal(leader, &moment, 0, 0), 0); /* all were there */
+    assert_int_equal(execd_session_processes_signal(leader, NULL, 0, 0), 2);
+    uint64_t later = execd_session_ticks_now() + 1;
+    assert_int_equal(execd_session_processes_signal(leader, NULL, later, 0), 0);
     if (moment.child_count > 0) { /* this kernel tells */
         assert_int_equal(moment.child_count, 2);
         assert_int_equal(moment.children[0], children[0]);
@@ -129,7 +131,7 @@ static void test_real_ones(void **state)
     leader = start_leader(children);
     pasts = (struct execd_session_pasts){.items = {{.shell = leader, .died_ticks = 1}}, .count = 1};
     assert_int_equal(execd_session_pasts_signal(&pasts, SIGKILL), 0);
-    assert_true(execd_session_processes_signal(leader, NULL, SIGKILL) == 2);
+    assert_true(execd_session_processes_signal(leader, NULL, 0, SIGKILL) == 2);
     kill(leader, SIGKILL);
     assert_int_equal(waitpid(leader, NULL, 0), leader);
 }
