@@ -1,6 +1,7 @@
 """Every command in README.md and docs/ is run; a block that no test here knows is a failure."""
 import os
 import re
+import socket
 import subprocess
 import sys
 import unittest
@@ -79,8 +80,18 @@ class Docs(unittest.TestCase):
         self.assertIn("0 failed", output)
         self.assertRegex(output, r"\nok 1 - \w+\.test_")
 
+    def test_execd_tour(self):
+        (text,) = [t for lang, t in blocks(ROOT / "docs/execd.md") if lang == "sh"]
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = str(probe.getsockname()[1])
+        path = f"{BUILD}/bin:{os.environ['PATH']}"
+        output = self.shell(text.replace("44999", port), env={**os.environ, "PATH": path})
+        self.assertIn('{"bytes":12}', output.replace(" ", ""))
+        self.assertIn('"text":"12"', output)
+        self.assertIn("execution_complete", output)
+
     def test_every_block_is_known(self):
-        known = {"README.md": {"sh": 3, "python": 1, "": 1}, "configuration.md": {"toml": 1},
+        known = {"execd.md": {"sh": 1}, "README.md": {"sh": 3, "python": 1, "": 1}, "configuration.md": {"toml": 1},
                  "testing.md": {"sh": 1}, "architecture.md": {}, "api.md": {}}
         for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
             counts = {}
