@@ -91,9 +91,9 @@ static void release_if_over(struct run *run)
     execd_end_check(execd);
 }
 
-static void end_run(struct run *run, const struct execd_process_result *result)
+static void end_run(struct session *session, struct run *run,
+                    const struct execd_process_result *result)
 {
-    struct session *session = run->session;
     TAILQ_REMOVE(&session->runs, run, entry);
     session->run_count--;
     run->session = NULL;
@@ -139,7 +139,7 @@ static void on_output(void *ctx, enum execd_output which, const char *bytes, siz
 static void on_run_end(void *ctx, const struct execd_process_result *result)
 {
     struct session *session = ctx;
-    end_run(TAILQ_FIRST(&session->runs), result);
+    end_run(session, TAILQ_FIRST(&session->runs), result);
     start_next(session);
 }
 
@@ -153,7 +153,7 @@ static void start_next(struct session *session)
         if (execd_session_shell_run(session->shell, request->command, request->cwd,
                                     request->timeout_ms, &result.error) == 0)
             return;
-        end_run(run, &result);
+        end_run(session, run, &result);
     }
 }
 
@@ -371,8 +371,8 @@ static void end_session(struct session *session, bool now)
     session->deleted = true;
     struct execd_process_result killed = {.started = true, .exit = {.signal = SIGKILL}};
     struct run *run;
-    while ((run = TAILQ_LAST(&session->runs, run_list)) != NULL && !is_running(run))
-        end_run(run, &killed);
+    while ((run = TAILQ_LAST(&session->runs, run_list)) != TAILQ_FIRST(&session->runs))
+        end_run(session, run, &killed);
     execd_session_shell_end(session->shell, now);
 }
 

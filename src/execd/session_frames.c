@@ -24,7 +24,8 @@ void execd_session_frames_done(struct execd_session_frames *frames)
  * space? */
 static bool is_front(const char *bytes, size_t length)
 {
-    if (length > 0 && memchr("BES", bytes[0], 3) == NULL)
+    if (length > 0 && bytes[0] != EXECD_SESSION_BEGIN && bytes[0] != EXECD_SESSION_END &&
+        bytes[0] != EXECD_SESSION_STATE)
         return false;
     for (size_t i = 1; i < MIN(length, (size_t)HEAD_LEN); i++) {
         if (str_hex_value(bytes[i]) < 0)
