@@ -39,7 +39,8 @@ struct session {
     struct execd_session_shell *shell;
     struct run_list runs; /* the first is running */
     size_t run_count;
-    bool deleted; /* nobody finds it any more */
+    bool deleted;                   /* nobody finds it any more */
+    struct http_exchange *deleting; /* who waits for its end; or NULL */
     TAILQ_ENTRY(session) entry;
 };
 
@@ -269,6 +270,10 @@ static void on_over(void *ctx)
     struct execd *execd = session->execd;
     TAILQ_REMOVE(&execd->sessions->all, session, entry);
     execd->sessions->count--;
+    if (session->deleting != NULL) {
+        http_exchange_on_close(session->deleting, NULL, NULL);
+        execd_reply_empty(session->deleting);
+    }
     free(session);
     execd_end_check(execd);
 }
@@ -376,6 +381,15 @@ static void end_session(struct session *session, bool now)
     execd_session_shell_end(session->shell, now);
 }
 
+static void on_deleting_closed(struct http_exchange *exchange, bool completed, void *ctx)
+{
+    (void)exchange;
+    (void)completed;
+    struct session *session = ctx;
+    session->deleting = NULL;
+}
+
+/* Answered when its processes are gone. */
 void execd_session_handle_delete(struct http_exchange *exchange,
                                  const struct http_route_match *match, void *ctx)
 {
@@ -385,8 +399,9 @@ void execd_session_handle_delete(struct http_exchange *exchange,
         reply_no_session(exchange, id);
         return;
     }
+    session->deleting = exchange;
+    http_exchange_on_close(exchange, on_deleting_closed, session);
     end_session(session, false);
-    execd_reply_empty(exchange);
 }
 
 static json_t *describe(const struct session *session)
