@@ -25,6 +25,8 @@
 #define LATE_MS            100
 #define STOP_STEPS         4
 #define HANGUP_GRACE_MS    1000
+#define HANGUP_LOOK_MS     10 /* the first look after who is left; each later one waits twice as long \
+                               */
 
 enum ending { ALIVE, HUNG_UP, KILLED };
 
@@ -54,7 +56,8 @@ struct execd_session_shell {
     int stop_step;
     enum ending ending;
     uv_timer_t timeout;
-    uv_timer_t grace; /* until the next step of a stop or an end */
+    uv_timer_t grace;    /* until the next step of a stop or an end */
+    uint64_t hung_up_ms; /* how long an end has waited */
     int open_handles;
 };
 
@@ -211,16 +214,30 @@ static void close_shell(struct execd_session_shell *shell)
     uv_close((uv_handle_t *)&shell->grace, on_handle_closed);
 }
 
+/* To everything but the shell; signal 0 only asks. True when there was somebody. */
+static bool signal_others(struct execd_session_shell *shell, int signal)
+{
+    bool past = execd_session_pasts_signal(&shell->pasts, signal) > 0;
+    bool present = shell->bash != NULL && execd_session_bash_signal_others(shell->bash, signal);
+    return past || present;
+}
+
 /* True when there is somebody to wait for. */
 static bool hang_up(struct execd_session_shell *shell)
 {
     static const int signals[] = {SIGHUP, SIGTERM, SIGCONT};
     bool any = false;
-    for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
-        any |= execd_session_pasts_signal(&shell->pasts, signals[i]) > 0;
-        any |= shell->bash != NULL && execd_session_bash_signal_others(shell->bash, signals[i]);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(signals); i++)
+        any |= signal_others(shell, signals[i]);
     return any;
+}
+
+/* Nobody tells us when processes end that are not our children, so we look, less and less often. */
+static void wait_for_others(struct execd_session_shell *shell)
+{
+    uint64_t more_ms = MAX(shell->hung_up_ms, (uint64_t)HANGUP_LOOK_MS);
+    shell->hung_up_ms += more_ms;
+    uv_timer_start(&shell->grace, on_grace, more_ms, 0);
 }
 
 static void kill_all(struct execd_session_shell *shell)
@@ -245,16 +262,18 @@ void execd_session_shell_end(struct execd_session_shell *shell, bool now)
     if (now || !hang_up(shell))
         kill_all(shell);
     else
-        uv_timer_start(&shell->grace, on_grace, HANGUP_GRACE_MS, 0);
+        wait_for_others(shell);
 }
 
 static void on_grace(uv_timer_t *timer)
 {
     struct execd_session_shell *shell = timer->data;
-    if (shell->ending)
-        kill_all(shell);
-    else
+    if (!shell->ending)
         stop_step(shell);
+    else if (shell->hung_up_ms < HANGUP_GRACE_MS && signal_others(shell, 0))
+        wait_for_others(shell);
+    else
+        kill_all(shell);
 }
 
 static void on_bash_exit(void *ctx, const struct execd_process_result *exit)
