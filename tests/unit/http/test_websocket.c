@@ -314,11 +314,15 @@ static void test_protocol_error(void **state)
     (void)state;
     struct peer *peer = dial();
     send_text(peer, "good");
-    peer_send(peer, "\x81\x05hello and much more that nobody will read");
+    AUTO_FREE char *more = make_pattern(1024 * 1024);
+    peer_send(peer, "\x81\x05hello");
+    peer_send(peer, more);
     WAIT(seen.closes == 1); /* at once: the owner need not wait for the peer */
     assert_int_equal(seen.code, 1002);
+    WAIT(peer->out.length == 0);
     peer_expect_end(peer);
     assert_true(peer->eof); /* not a reset, which might take the close frame with it */
+    assert_false(peer->reset);
     assert_memory_equal(peer->in.data, "\x88\x1d\x03\xea", 4);
     peer_close(peer);
 }
