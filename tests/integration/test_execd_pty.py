@@ -199,7 +199,7 @@ class Attach(PtyCase):
         for query in ("", "?pty=0"):
             terminal, exit = self.run_command("(trap '' HUP; while :; do echo more; sleep 0.01; done) & "
                                               "echo $!; sleep 0.1; printf end", query)
-            pid = int(terminal.output.split()[0])
+            pid = int(re.search(rb"\d+", terminal.output).group())
             try:
                 self.assertEqual(exit["exit_code"], 0)
                 self.assertIn(b"end", terminal.output)
@@ -360,6 +360,7 @@ class Detached(PtyCase):
         with open(fifo, "w", encoding="ascii") as file:
             file.write("\n")
         wait_until(lambda: os.path.exists(done), "the program runs without a client")
+        wait_until(lambda: self.status(session)["output_offset"] == 14, "its output is read")
         for since, offset, text in ((None, 0, b"before\r\naway\r\n"), (8, 8, b"away\r\n"), (10, 10, b"ay\r\n"),
                                     ("x", 0, b"before\r\naway\r\n"), ("-1", 0, b"before\r\naway\r\n")):
             terminal = self.attach(session, "" if since is None else f"?since={since}")
@@ -371,7 +372,6 @@ class Detached(PtyCase):
             self.assertIsNone(terminal.replay)
             terminal.leave()
             wait_until(lambda: not self.status(session)["attached"], "detached")
-        self.assertEqual(self.status(session)["output_offset"], 14)
 
     def test_old_output_gives_way(self):
         done = self.file("done")
