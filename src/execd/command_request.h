@@ -11,7 +11,6 @@
 #include "execd/env.h"
 
 #define EXECD_COMMAND_BODY_MAX (4 * 1024 * 1024)
-#define EXECD_COMMAND_ENVS_MAX 1024
 /* A command is one argument of the shell, and Linux takes none longer than this. Longer scripts go
  * into a file first, which the message says. */
 #define EXECD_COMMAND_MAX EXECD_STRING_MAX

@@ -48,7 +48,7 @@ static const struct option table[] = {
     {"head-timeout", NULL, "TIME", DURATION, AT(head_timeout_ms), 0, 0,
      "how long the head of a request may take (default 15s)"},
     {"spool-bytes", "EXECD_SPOOL_BYTES", "N", NUMBER, AT(spool_bytes), EXECD_SPOOL_BYTES_MIN,
-     EXECD_SPOOL_BYTES_MAX, "keep the last N bytes of each command's output (default 16777216)"},
+     EXECD_SPOOL_BYTES_MAX, "bytes kept of each command's output (default 16777216)"},
     {"keep-finished", NULL, "TIME", DURATION, AT(keep_finished_ms), 0, 0,
      "keep finished commands and their output so long (default 10m)"},
     {"jupyter-host", "JUPYTER_HOST", "URL", TEXT, AT(jupyter_host), 0, 0,

@@ -3,20 +3,17 @@
 #include "execd/session.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/id.h"
 #include "base/mem.h"
 #include "execd/event_stream.h"
 #include "execd/reply.h"
+#include "execd/request.h"
 #include "execd/session_bash.h"
 #include "execd/session_request.h"
 #include "execd/session_shell.h"
@@ -238,30 +235,16 @@ struct create {
     uv_work_t work;
 };
 
-/* A directory that we make as root belongs to whom the session runs as. */
-static int make_cwd(const struct execd_session_create *request, struct error *err)
-{
-    struct stat st;
-    if (stat(request->cwd, &st) == 0)
-        return S_ISDIR(st.st_mode)
-                   ? 0
-                   : error_set(err, ERR_INVALID, "`cwd` %.300s is not a directory", request->cwd);
-    if (file_make_dirs(request->cwd, 0777, err) < 0)
-        return error_wrap(err, "`cwd` %.300s", request->cwd);
-    AUTO_CLOSE int fd = open(request->cwd, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && request->has_credentials)
-        (void)!fchown(fd, request->credentials.uid, request->credentials.gid);
-    return 0;
-}
-
 static void prepare(uv_work_t *work)
 {
     struct create *create = CONTAINER_OF(work, struct create, work);
-    if (!execd_session_bash_exists(&create->request.env))
+    const struct execd_session_create *request = &create->request;
+    if (!execd_session_bash_exists(&request->env))
         error_set(&create->err, ERR_INTERNAL,
                   "sessions need bash, and this image has none in PATH or the usual places");
-    else if (make_cwd(&create->request, &create->err) < 0 && create->err.code != ERR_INVALID)
-        create->err.code = ERR_INTERNAL; /* the kernel's refusal is not the client's mistake */
+    else
+        execd_request_make_cwd(
+            request->cwd, request->has_credentials ? &request->credentials : NULL, &create->err);
 }
 
 static void on_over(void *ctx)

@@ -12,7 +12,6 @@
 
 #define EXECD_SESSION_BODY_MAX    (4 * 1024 * 1024)
 #define EXECD_SESSION_COMMAND_MAX (2 * 1024 * 1024)
-#define EXECD_SESSION_ENVS_MAX    1024
 
 struct execd;
 
