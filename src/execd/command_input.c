@@ -12,8 +12,8 @@
 #include "base/str.h"
 #include "execd/command_internal.h"
 #include "execd/reply.h"
+#include "execd/request.h"
 #include "http/json.h"
-#include "http/url.h"
 
 /* A body comes in pieces of at most what a connection keeps unread, which is less. */
 #define REST_MAX (1024 * 1024)
@@ -240,11 +240,8 @@ void execd_command_handle_stdin(struct http_exchange *exchange,
     if (input == NULL)
         return;
     struct url_query query;
-    if (url_query_parse(http_exchange_query(exchange), &query) < 0) {
-        http_exchange_reply_error(exchange, 400, "INVALID_REQUEST_BODY",
-                                  "the query string is malformed");
+    if (!execd_request_query(exchange, &query))
         return;
-    }
     bool close_after;
     const char *text = url_query_find(&query, "close");
     if (read_close(text, &close_after) < 0)

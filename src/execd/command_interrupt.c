@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "execd/command_internal.h"
 #include "execd/reply.h"
+#include "execd/request.h"
 #include "execd/session.h"
-#include "http/url.h"
 
 #define KILL_AFTER_MS 3000
 
@@ -118,11 +118,8 @@ void execd_command_handle_interrupt(struct http_exchange *exchange,
 {
     (void)match;
     struct url_query query;
-    if (url_query_parse(http_exchange_query(exchange), &query) < 0) {
-        http_exchange_reply_error(exchange, 400, "INVALID_REQUEST_BODY",
-                                  "the query string is malformed");
+    if (!execd_request_query(exchange, &query))
         return;
-    }
     const char *id = url_query_find(&query, "id");
     if (id == NULL || *id == '\0')
         http_exchange_reply_error(exchange, 400, "MISSING_QUERY", "`id` is required");

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "execd/command_internal.h"
-#include "http/url.h"
+#include "execd/request.h"
 
 #define PIECE_BYTES     (32 * 1024)
 #define PIECES_PER_TURN 16
@@ -133,11 +133,8 @@ void execd_command_handle_logs(struct http_exchange *exchange, const struct http
     if (command == NULL)
         return;
     struct url_query query;
-    if (url_query_parse(http_exchange_query(exchange), &query) < 0) {
-        http_exchange_reply_error(exchange, 400, "INVALID_REQUEST_BODY",
-                                  "the query string is malformed");
+    if (!execd_request_query(exchange, &query))
         return;
-    }
     uint64_t position = 0;
     const char *cursor = url_query_find(&query, "cursor");
     if (read_cursor(cursor, &position) < 0)

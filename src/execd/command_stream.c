@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "execd/command_internal.h"
 #include "execd/reply.h"
-#include "http/url.h"
+#include "execd/request.h"
 
 /* Events are up to some eighty times as long as the output they tell of (empty lines), so a reader
  * is asked after every few KiB whether its client is full. */
@@ -241,11 +241,8 @@ void execd_command_handle_stream(struct http_exchange *exchange,
     if (command == NULL)
         return;
     struct url_query query;
-    if (url_query_parse(http_exchange_query(exchange), &query) < 0) {
-        http_exchange_reply_error(exchange, 400, "INVALID_REQUEST_BODY",
-                                  "the query string is malformed");
+    if (!execd_request_query(exchange, &query))
         return;
-    }
     struct error err = ERROR_INIT;
     uint64_t after = 0;
     int r = read_offset(command, url_query_find(&query, "offset"), &after, &err);

@@ -59,9 +59,6 @@ int64_t execd_files_mode_to_digits(mode_t mode);
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* The query, or an answer that says what is wrong with it (and false). */
-bool execd_files_read_query(struct http_exchange *exchange, struct url_query *ret);
-
 /* A list of paths, as they were asked for and as they are. */
 struct execd_files_path {
     char *requested;

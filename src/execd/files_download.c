@@ -22,6 +22,7 @@
 #include "execd/files.h"
 #include "execd/files_range.h"
 #include "execd/reply.h"
+#include "execd/request.h"
 
 #define PIECE_BYTES     (32 * 1024)
 #define PIECES_PER_TURN 16
@@ -349,7 +350,7 @@ void execd_files_handle_download(struct http_exchange *exchange,
     struct execd *execd = ctx;
     struct url_query query;
     struct error err = ERROR_INIT;
-    if (!execd_files_read_query(exchange, &query))
+    if (!execd_request_query(exchange, &query))
         return;
     struct wish wish = {0};
     const char *path = url_query_find(&query, "path");

@@ -14,6 +14,7 @@
 #include "execd/files.h"
 #include "execd/glob.h"
 #include "execd/reply.h"
+#include "execd/request.h"
 #include "execd/walk.h"
 #include "execd/work.h"
 
@@ -204,7 +205,7 @@ static void start(const struct execd *execd, struct http_exchange *exchange,
 {
     struct url_query query;
     struct error err = ERROR_INIT;
-    if (!execd_files_read_query(exchange, &query))
+    if (!execd_request_query(exchange, &query))
         return;
     struct listing *listing = mem_alloc(sizeof(*listing));
     listing->users = execd->users;

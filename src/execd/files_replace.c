@@ -17,6 +17,7 @@
 #include "execd/files.h"
 #include "execd/files_place.h"
 #include "execd/reply.h"
+#include "execd/request.h"
 #include "execd/work.h"
 #include "http/json_string.h"
 
@@ -156,7 +157,7 @@ static int replace_all(void *ctx, const atomic_bool *gone, struct buf *out, stru
 static bool read_verbose(struct http_exchange *exchange, bool *ret)
 {
     struct url_query query;
-    if (!execd_files_read_query(exchange, &query))
+    if (!execd_request_query(exchange, &query))
         return false;
     const char *text = url_query_find(&query, "verbose");
     *ret = str_equal(text, "true") || str_equal(text, "1");

@@ -6,6 +6,7 @@
 #include "execd/files.h"
 #include "execd/paths.h"
 #include "execd/reply.h"
+#include "execd/request.h"
 #include "execd/work.h"
 
 int execd_files_resolve(const struct execd *execd, const char *path, char **ret, struct error *err)
@@ -18,15 +19,6 @@ struct execd_owner execd_files_owner(const struct execd *execd)
     if (!execd->has_user)
         return EXECD_OWNER_LEAVE;
     return (struct execd_owner){.uid = execd->user.uid, .gid = execd->user.gid};
-}
-
-bool execd_files_read_query(struct http_exchange *exchange, struct url_query *ret)
-{
-    if (url_query_parse(http_exchange_query(exchange), ret) == 0)
-        return true;
-    http_exchange_reply_error(exchange, 400, "INVALID_REQUEST_BODY",
-                              "the query string is malformed or has over %d items", URL_QUERY_MAX);
-    return false;
 }
 
 void execd_files_paths_free(void *ctx)
@@ -62,7 +54,7 @@ void execd_files_start_paths(const struct execd *execd, struct http_exchange *ex
 {
     struct url_query query;
     struct error err = ERROR_INIT;
-    if (!execd_files_read_query(exchange, &query))
+    if (!execd_request_query(exchange, &query))
         return;
     struct execd_files_paths *paths = mem_alloc(sizeof(*paths));
     paths->users = execd->users;

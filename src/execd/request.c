@@ -8,6 +8,15 @@
 #include "execd/make_dirs.h"
 #include "execd/paths.h"
 
+bool execd_request_query(struct http_exchange *exchange, struct url_query *ret)
+{
+    if (url_query_parse(http_exchange_query(exchange), ret) == 0)
+        return true;
+    http_exchange_reply_error(exchange, 400, "INVALID_REQUEST_BODY",
+                              "the query string is malformed or has over %d items", URL_QUERY_MAX);
+    return false;
+}
+
 json_t *execd_request_parse(const char *body, size_t length, struct error *err)
 {
     json_t *json = http_json_parse(body, length, err);

@@ -1,5 +1,6 @@
-/* What requests that start a process have in common: `envs`, `cwd`, `uid` and `gid`. Absent members
- * and null leave everything as it is. ERR_INVALID for the client's mistakes. */
+/* What several requests have in common: the query, and of those that start a process `envs`, `cwd`,
+ * `uid` and `gid`. Absent members and null leave everything as it is. ERR_INVALID for the client's
+ * mistakes. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,10 +9,16 @@
 #include "execd/credentials.h"
 #include "execd/env.h"
 #include "http/json.h"
+#include "http/server.h"
+#include "http/url.h"
 
 struct execd;
 
 #define EXECD_REQUEST_ENVS_MAX 1024
+
+/* The query of a request; false when it is malformed, which was then answered. Release with
+ * url_query_done(). */
+bool execd_request_query(struct http_exchange *exchange, struct url_query *ret);
 
 /* A whole body that is an object. Release with json_decref(). */
 json_t *execd_request_parse(const char *body, size_t length, struct error *err);

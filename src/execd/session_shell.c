@@ -25,8 +25,9 @@
 #define LATE_MS            100
 #define STOP_STEPS         4
 #define HANGUP_GRACE_MS    1000
-#define HANGUP_LOOK_MS     10 /* the first look after who is left; each later one waits twice as long \
-                               */
+#define HANGUP_LOOK_MS                                                         \
+    10 /* the first look after who is left; each later one waits twice as long \
+        */
 
 enum ending { ALIVE, HUNG_UP, KILLED };
 
