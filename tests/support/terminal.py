@@ -21,8 +21,8 @@ def connect(execd):
 class Terminal:
     """Attached to a session; collects what comes."""
 
-    def __init__(self, execd, session, query="", sock=None, **kwargs):
-        self.ws = WebSocket(sock or connect(execd), f"/pty/{session}/ws{query}", **kwargs)
+    def __init__(self, execd, session, query="", sock=None, prefix="", **kwargs):
+        self.ws = WebSocket(sock or connect(execd), f"{prefix}/pty/{session}/ws{query}", **kwargs)
         self.output = b""  # stdout, from the end of what expect() found last
         self.errors = b""  # stderr
         self.replay = None  # (offset, bytes)
