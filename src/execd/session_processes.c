@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ bool execd_session_process_parse(const char *line, struct execd_session_process 
     char *end;
     long pid = strtol(line, &end, 10);
     const char *rest = strrchr(line, ')');
-    if (pid <= 0 || end[0] != ' ' || end[1] != '(' || rest == NULL)
+    if (pid <= 0 || pid > INT_MAX || end[0] != ' ' || end[1] != '(' || rest == NULL)
         return false;
     char state;
     int parent;

@@ -9,7 +9,7 @@
  * bash answers on a pipe of its own, see execd/session_frames.h. That pipe and the ones behind
  * standard output and error are close-on-exec in bash, so no program started there has them.
  *
- * The functions and variables that bash keeps for execd are named __execd_*. */
+ * What bash keeps for execd is the function __execd and variables named __execd_*. */
 #pragma once
 
 #include <stdbool.h>
@@ -29,8 +29,8 @@
 /* How bash is called. */
 extern const char *const execd_session_script_arguments[]; /* NULL-terminated, without argv[0] */
 
-/* The first text for a new bash: the functions, then the state saved from an earlier one (or none:
- * length 0), then `nonce` for frames that belong to no run. */
+/* The first text for a new bash: what it shall do for us, then the state saved from an earlier one
+ * (or none: length 0), then `nonce` for frames that belong to no run. */
 int execd_session_script_start(struct buf *out, const char *nonce, const char *state,
                                size_t length);
 

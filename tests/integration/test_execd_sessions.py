@@ -493,6 +493,13 @@ os.write(1, b'end\\n')
         self.assertEqual(other.out("echo fine"), ["fine"])
         other.delete()
 
+    def test_frames_without_the_secret_of_the_run_end_nothing(self):
+        self.session.out("x=1")
+        for frame in ("E%032d 0 /\\0", "B%032d\\0", "S%032d y=1\\0"):
+            events = self.session.run(f"printf '{frame}' 0 >&90; sleep 100")
+            self.assertIn("killed", events[-1]["error"]["evalue"], frame)
+            self.assertEqual(self.session.out("echo $x ${y-none}"), ["1 none"])
+
     def test_shell_that_closes_every_file_it_has(self):
         self.session.out("x=1")
         for text in ("for i in {3..255}; do eval \"exec $i>&-\"; done", "exec 90>/dev/null", "exec 90>&- 89<&-"):

@@ -94,7 +94,7 @@ static void test_run(void **state)
               "builtin printf -v __execd_code %b 'x'; "
               "__execd_nonce=NONCE __execd_on=yes PROMPT_COMMAND=$__execd_go\n");
     check_run("trap 'a' EXIT", "/b", true,
-              "__execd_wrap\nbuiltin printf -v __execd_cwd %b '/b'; "
+              "__execd wrap\nbuiltin printf -v __execd_cwd %b '/b'; "
               "builtin printf -v __execd_code %b 'trap \\0047a\\0047 EXIT'; "
               "__execd_nonce=NONCE __execd_on=trap PROMPT_COMMAND=$__execd_go\n");
     struct buf out;
@@ -116,7 +116,7 @@ static void test_run(void **state)
 static void test_is_wrapped(void **state)
 {
     (void)state;
-    assert_true(execd_session_script_is_wrapped("a=1\ntrap -- '__execd_exit \"$?\"' EXIT\n"));
+    assert_true(execd_session_script_is_wrapped("a=1\ntrap -- '__execd exit \"$?\"' EXIT\n"));
     assert_false(execd_session_script_is_wrapped("a=1\ntrap -- 'echo bye' EXIT\n"));
 }
 
