@@ -24,9 +24,9 @@
 #define KILL_GRACE_MS      1000
 #define LATE_MS            100
 #define STOP_STEPS         4
-#define HANGUP_GRACE_MS    1000
+#define TERMINATE_GRACE_MS 1000
 
-enum ending { ALIVE, HUNG_UP, KILLED };
+enum ending { ALIVE, TERMINATED, KILLED };
 
 struct execd_session_shell {
     struct execd *execd;
@@ -73,8 +73,10 @@ static void forget_state(struct execd_session_shell *shell)
 
 static void keep_state(struct execd_session_shell *shell, const char *text, size_t length)
 {
-    if (text == NULL || (length == shell->state_length && memcmp(shell->state, text, length) == 0))
-        return; /* of two states the older one is better than none */
+    if (text == NULL || length == 0)
+        return; /* the older one is better than none */
+    if (length == shell->state_length && memcmp(shell->state, text, length) == 0)
+        return;
     if (length > shell->state_length &&
         length - shell->state_length > EXECD_SESSION_STATES_MAX - *shell->states)
         return;
@@ -212,9 +214,9 @@ static void close_shell(struct execd_session_shell *shell)
 }
 
 /* True when there is somebody to wait for. */
-static bool hang_up(struct execd_session_shell *shell)
+static bool terminate(struct execd_session_shell *shell)
 {
-    static const int signals[] = {SIGHUP, SIGTERM, SIGCONT};
+    static const int signals[] = {SIGTERM, SIGCONT};
     bool any = false;
     for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
         any |= execd_session_pasts_signal(&shell->pasts, signals[i]) > 0;
@@ -236,16 +238,16 @@ static void kill_all(struct execd_session_shell *shell)
 
 void execd_session_shell_end(struct execd_session_shell *shell, bool now)
 {
-    if (shell->ending == KILLED || (shell->ending == HUNG_UP && !now))
+    if (shell->ending == KILLED || (shell->ending == TERMINATED && !now))
         return;
-    shell->ending = HUNG_UP;
+    shell->ending = TERMINATED;
     uv_timer_stop(&shell->timeout);
     if (shell->bash != NULL)
         execd_session_bash_resume(shell->bash); /* the end does not wait for a reader */
-    if (now || !hang_up(shell))
+    if (now || !terminate(shell))
         kill_all(shell);
     else
-        uv_timer_start(&shell->grace, on_grace, HANGUP_GRACE_MS, 0);
+        uv_timer_start(&shell->grace, on_grace, TERMINATE_GRACE_MS, 0);
 }
 
 static void on_grace(uv_timer_t *timer)
