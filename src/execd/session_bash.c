@@ -58,8 +58,6 @@ struct execd_session_bash {
     struct execd_session_moment moment; /* when the run started */
     uint64_t stop_ticks;                /* when it was to stop */
     char nonce[ID_HEX_LEN + 1];
-    char
-        last_nonce[ID_HEX_LEN + 1]; /* its state may still be on the way when the next run starts */
     enum run_phase phase;
     int status; /* with RUN_ENDED */
     char *cwd;
@@ -174,6 +172,7 @@ static void drain(struct execd_session_bash *bash)
     }
     if (bash->phase == RUN_ENDED) {
         bash->phase = RUN_NONE;
+        execd_session_bash_resume(bash); /* who wanted the pause has everything now */
         bash->events.on_end(bash->ctx, bash->status, bash->cwd);
     }
     if (bash->exited)

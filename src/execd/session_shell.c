@@ -24,12 +24,10 @@
 #define KILL_GRACE_MS      1000
 #define LATE_MS            100
 #define STOP_STEPS         4
-#define HANGUP_GRACE_MS    1000
-#define HANGUP_LOOK_MS                                                         \
-    10 /* the first look after who is left; each later one waits twice as long \
-        */
+#define TERMINATE_GRACE_MS 1000
+#define LOOK_MS            10 /* first look after who is left; each later one waits twice as long */
 
-enum ending { ALIVE, HUNG_UP, KILLED };
+enum ending { ALIVE, TERMINATED, KILLED };
 
 struct execd_session_shell {
     struct execd *execd;
@@ -57,8 +55,8 @@ struct execd_session_shell {
     int stop_step;
     enum ending ending;
     uv_timer_t timeout;
-    uv_timer_t grace;    /* until the next step of a stop or an end */
-    uint64_t hung_up_ms; /* how long an end has waited */
+    uv_timer_t grace;   /* until the next step of a stop or an end */
+    uint64_t waited_ms; /* how long an end has waited */
     int open_handles;
 };
 
@@ -77,8 +75,10 @@ static void forget_state(struct execd_session_shell *shell)
 
 static void keep_state(struct execd_session_shell *shell, const char *text, size_t length)
 {
-    if (text == NULL || (length == shell->state_length && memcmp(shell->state, text, length) == 0))
-        return; /* of two states the older one is better than none */
+    if (text == NULL || length == 0)
+        return; /* the older one is better than none */
+    if (length == shell->state_length && memcmp(shell->state, text, length) == 0)
+        return;
     if (length > shell->state_length &&
         length - shell->state_length > EXECD_SESSION_STATES_MAX - *shell->states)
         return;
@@ -224,9 +224,9 @@ static bool signal_others(struct execd_session_shell *shell, int signal)
 }
 
 /* True when there is somebody to wait for. */
-static bool hang_up(struct execd_session_shell *shell)
+static bool terminate(struct execd_session_shell *shell)
 {
-    static const int signals[] = {SIGHUP, SIGTERM, SIGCONT};
+    static const int signals[] = {SIGTERM, SIGCONT};
     bool any = false;
     for (size_t i = 0; i < ARRAY_LEN(signals); i++)
         any |= signal_others(shell, signals[i]);
@@ -236,8 +236,8 @@ static bool hang_up(struct execd_session_shell *shell)
 /* Nobody tells us when processes end that are not our children, so we look, less and less often. */
 static void wait_for_others(struct execd_session_shell *shell)
 {
-    uint64_t more_ms = MAX(shell->hung_up_ms, (uint64_t)HANGUP_LOOK_MS);
-    shell->hung_up_ms += more_ms;
+    uint64_t more_ms = MAX(shell->waited_ms, (uint64_t)LOOK_MS);
+    shell->waited_ms += more_ms;
     uv_timer_start(&shell->grace, on_grace, more_ms, 0);
 }
 
@@ -254,13 +254,13 @@ static void kill_all(struct execd_session_shell *shell)
 
 void execd_session_shell_end(struct execd_session_shell *shell, bool now)
 {
-    if (shell->ending == KILLED || (shell->ending == HUNG_UP && !now))
+    if (shell->ending == KILLED || (shell->ending == TERMINATED && !now))
         return;
-    shell->ending = HUNG_UP;
+    shell->ending = TERMINATED;
     uv_timer_stop(&shell->timeout);
     if (shell->bash != NULL)
         execd_session_bash_resume(shell->bash); /* the end does not wait for a reader */
-    if (now || !hang_up(shell))
+    if (now || !terminate(shell))
         kill_all(shell);
     else
         wait_for_others(shell);
@@ -271,7 +271,7 @@ static void on_grace(uv_timer_t *timer)
     struct execd_session_shell *shell = timer->data;
     if (!shell->ending)
         stop_step(shell);
-    else if (shell->hung_up_ms < HANGUP_GRACE_MS && signal_others(shell, 0))
+    else if (shell->waited_ms < TERMINATE_GRACE_MS && signal_others(shell, 0))
         wait_for_others(shell);
     else
         kill_all(shell);

@@ -53,8 +53,8 @@ void execd_session_shell_interrupt(struct execd_session_shell *shell);
 void execd_session_shell_pause(struct execd_session_shell *shell); /* idempotent, as is resume */
 void execd_session_shell_resume(struct execd_session_shell *shell);
 
-/* Hang up: SIGHUP and SIGTERM to everything that was started in the session, SIGKILL to what is
- * left a second later (with `now`, at once). A run that is going on ends as killed. */
+/* SIGTERM to everything that was started in the session, SIGKILL to what is left a second later
+ * (with `now`, at once). A run that is going on ends as killed. */
 void execd_session_shell_end(struct execd_session_shell *shell, bool now);
 
 /* The working directory after the last run. */

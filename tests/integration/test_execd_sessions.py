@@ -320,6 +320,13 @@ class State(SessionCase):
                              [f"{number} none"], text)
             self.assertNotEqual(self.session.pid(), before)
 
+    def test_exit_in_the_first_run(self):
+        for text in ("exit 3", "trap 'echo bye' EXIT; exit 3"):
+            session = Session(self.execd)
+            self.assert_fails(session.run("x=1; " + text), "3")
+            self.assertEqual(session.out("echo $x"), ["1"])
+            session.delete()
+
     def test_exit_trap_of_a_sourced_file(self):
         with open(self.file("rc"), "w", encoding="ascii") as file:
             file.write("trap 'echo from the file' EXIT\n[ -z \"$PS1\" ] || echo unseen >/dev/null\nset -o vi\n")
@@ -518,6 +525,15 @@ class Clients(SessionCase):
             lines = sorted(int(a) for (a, b) in (job.result()[0].split() for job in jobs) if a == b)
         self.assertEqual(lines, list(range(1, 13)))
 
+    def test_runs_of_one_session_keep_their_order(self):
+        socks = []
+        for i in range(10):
+            socks.append(self.session.open_stream(f"order+={i}; sleep 0.02"))
+            read_until(socks[-1], b"pong")
+        self.assertEqual(self.session.out("echo $order"), ["0123456789"])
+        for sock in socks:
+            sock.close()
+
     def test_queue_is_bounded(self):
         session = Session(self.execd)
         first = session.open_stream("sleep 1000")
@@ -599,10 +615,17 @@ class Clients(SessionCase):
         self.assertIn(b"signal: killed", data)
         sock.close()
 
+    def test_delete_lets_jobs_clean_up(self):
+        session = Session(self.execd)
+        session.out(f"(trap 'touch {self.file('cleaned')}; exit' TERM; touch {self.file('ready')}; sleep 1000 & wait) &")
+        wait_until(lambda: os.path.exists(self.file("ready")), "the job is ready")
+        session.delete()
+        wait_until(lambda: os.path.exists(self.file("cleaned")), "the job has cleaned up")
+
     def test_delete_ends_every_process(self):
         session = Session(self.execd)
         pids = session.out("echo $$; sleep 1000 & echo $!; (trap '' HUP TERM; sleep 1000 & echo $!; wait) & echo $!; "
-                           "(set -m; sleep 1000 & echo $!)")
+                           "(trap '' TERM; set -m; sleep 1000 & echo $!)")
         self.assertEqual(len(pids), 5)
         self.assertEqual(session.delete(), 200)
         for pid in pids:

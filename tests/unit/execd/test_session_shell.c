@@ -51,6 +51,7 @@ struct owner {
     size_t states;
     struct buf output[2];
     const char *wait_for; /* in stdout: then interrupt */
+    bool pauses;          /* at the first output */
     int ends;
     struct execd_process_result result;
     bool over;
@@ -60,6 +61,8 @@ static void on_output(void *ctx, enum execd_output which, const char *bytes, siz
 {
     struct owner *owner = ctx;
     assert_int_equal(buf_add(&owner->output[which], bytes, length), 0);
+    if (owner->pauses)
+        execd_session_shell_pause(owner->shell);
     if (owner->wait_for != NULL && strstr(owner->output[0].data, owner->wait_for) != NULL)
         execd_session_shell_interrupt(owner->shell); /* again and again: that changes nothing */
 }
@@ -139,6 +142,37 @@ static void test_runs(void **state)
     assert_int_equal(owner.result.exit.code, 9);
     check(&owner, "echo $? \"$x\"; cd /usr", "9 a  b\n");
     assert_string_equal(execd_session_shell_cwd(owner.shell), "/usr");
+    close_owner(&owner, false);
+}
+
+/* Somebody who takes no more holds up his own run, and only while there is something to take. */
+static void test_pause(void **state)
+{
+    (void)state;
+    struct owner owner;
+    struct error err = ERROR_INIT;
+    open_owner(&owner);
+    owner.pauses = true;
+    check(&owner, "echo all", "all\n");
+    owner.pauses = false;
+    check(&owner, "echo next", "next\n");
+
+    buf_clear(&owner.output[0]);
+    owner.pauses = true;
+    assert_int_equal(
+        execd_session_shell_run(owner.shell, "head -c 300000 /dev/zero", NULL, 20000, &err), 0);
+    while (owner.output[0].length == 0)
+        uv_run(execd.loop, UV_RUN_ONCE);
+    for (int turn = 0; turn < 10; turn++)
+        uv_run(execd.loop, UV_RUN_NOWAIT);
+    assert_true(owner.output[0].length < 300000);
+    int before = owner.ends;
+    owner.pauses = false;
+    execd_session_shell_resume(owner.shell);
+    while (owner.ends == before)
+        uv_run(execd.loop, UV_RUN_ONCE);
+    assert_int_equal(owner.output[0].length, 300000);
+    assert_int_equal(owner.result.exit.signal, 0);
     close_owner(&owner, false);
 }
 
@@ -228,6 +262,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_pause),
         cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_interrupt_before_the_shell_is_ready),
         cmocka_unit_test(test_end_while_running),
