@@ -6,7 +6,9 @@ reason"). A suite that crashes, prints nothing or ends badly without a failed te
 failed test of its own. See tests/ledger.txt for the ledger.
 """
 import argparse
+import concurrent.futures
 import fnmatch
+import itertools
 import os
 import re
 import signal
@@ -28,6 +30,10 @@ class Suite:
         self.command = [str(word) for word in command]
         self.timeout = timeout
         self.env = env or {}
+
+    def minds_no_company(self):
+        """May run beside another such one: it looks at nothing but what it started itself."""
+        return re.match(r"(asan\.)?(lint|unit\.|fuzz\.replay|integration\.(execd_|specs))", self.name) is not None
 
 
 class Outcome:
@@ -122,12 +128,22 @@ def select(which, build):
     if which == "soak":
         return [*python_suites("soak", build, timeout=7200)]
     sanitized = {"OSB_SANITIZED": "1"}
+    integration = [*python_suites("integration", build),
+                   *python_suites("integration", asan, "asan.", drives_our_programs, sanitized)]
     return [lint, *unit_suites(build), *unit_suites(asan, "asan."),
-            *python_suites("integration", build),
-            *python_suites("integration", asan, "asan.", drives_our_programs, sanitized),
+            *sorted(integration, key=Suite.minds_no_company, reverse=True),
             *python_suites("security", build), *python_suites("conformance", build),
             *python_suites("bench", build), *python_suites("fuzz", build),
             *python_suites("clean", build)]
+
+
+def run_all(suites, live):
+    """Yields (suite, outcomes, output, seconds) as they end; neighbours that mind no company go in pairs."""
+    for together, group in itertools.groupby(suites, Suite.minds_no_company):
+        with concurrent.futures.ThreadPoolExecutor(2 if together and not live else 1) as pool:
+            futures = {pool.submit(run_suite, suite, live): suite for suite in group}
+            for future in concurrent.futures.as_completed(futures):
+                yield futures[future], *future.result()
 
 
 def read_ledger(path):
@@ -184,8 +200,7 @@ def main():
     if arguments.match:
         suites = [s for s in suites if fnmatch.fnmatchcase(s.name, arguments.match)]
     outcomes, started = [], time.monotonic()
-    for suite in suites:
-        result, text, seconds = run_suite(suite, arguments.which == "soak")
+    for suite, result, text, seconds in run_all(suites, arguments.which == "soak"):
         outcomes += result
         show_progress(suite, result, text, seconds)
 
