@@ -59,7 +59,7 @@ class Rest(PtyCase):
                            ('{"rows":10001}', "10000"), ('{"cols":"80"}', "cols"), ('{"gid":1}', "uid"),
                            ('{"uid":-1}', "uid"), ('{"cwd":"$NO_SUCH/x"}', "NO_SUCH"),
                            (json.dumps({"cwd": path}), "not a directory"),
-                           (json.dumps({"cwd": path + "/below"}), "Not a directory")):
+                           (json.dumps({"cwd": path + "/below"}), "in the way")):
             status, _, data = self.execd.request("POST", "/pty", body, connection=connection)
             self.assert_error((status, json.loads(data)), 400, "INVALID_REQUEST_BODY", part)
         # A second body would be taken for the next answer.

@@ -58,9 +58,11 @@ class Inside(unittest.TestCase):
     def test_terminal(self):
         session = self.call("POST", "/pty", {"cols": 100}, 201).json()["session_id"]
         terminal = self.terminal(session).greeted()
-        terminal.type("stty size; tty; sleep 1000\n")
+        terminal.type("stty size; tty\n")
         terminal.expect(b"24 100")
         terminal.expect(b"/dev/pts/")
+        terminal.type("sh -c 'echo be''gun; exec sleep 1000'\n")  # says so itself: it has the terminal then
+        terminal.expect(b"begun")
         terminal.type("\x03")
         terminal.type("echo $? again\n")
         terminal.expect(b"130 again")
