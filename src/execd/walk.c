@@ -24,7 +24,7 @@
 #define DIRECTORY_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
 
 struct level {
-    int fd; /* -1: closed for now */
+    int fd; /* -1: not open; pop() opens it again */
     dev_t device;
     ino_t inode;
     size_t path_length; /* of the directory */
