@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "execd/argv.h"
 #include "execd/reply.h"
 #include "http/json.h"
@@ -258,6 +259,13 @@ static int spawn_entrypoint(struct execd_entrypoint *entrypoint, struct execd_sp
 
 /* --- /internal/start -------------------------------------------------------------------------- */
 
+/* The entrypoint clients send when a sandbox shall only stay. */
+static bool only_waits(const struct execd_argv *argv)
+{
+    return argv->count == 3 && str_equal(argv->items[0], "tail") &&
+           str_equal(argv->items[1], "-f") && str_equal(argv->items[2], "/dev/null");
+}
+
 static int spawn_requested(struct execd_entrypoint *entrypoint, struct error *err)
 {
     struct settings *settings = &entrypoint->settings;
@@ -266,6 +274,7 @@ static int spawn_requested(struct execd_entrypoint *entrypoint, struct error *er
     execd_programs_add(&programs, settings->argv.items[0], execd_env_find(&settings->env, "PATH"));
     struct execd_spawn spawn = {
         .programs = &programs,
+        .program_fd = only_waits(&settings->argv) ? entrypoint->execd->idle_fd : -1,
         .argv = settings->argv.items,
         .in_fd = -1,
         .out_fd = -1,

@@ -32,6 +32,7 @@ void execd_init(struct execd *execd, uv_loop_t *loop)
     char cwd[PATH_MAX];
     *execd = (struct execd){
         .loop = loop,
+        .idle_fd = -1,
         .users = execd_users_system,
         .spool_bytes = EXECD_SPOOL_BYTES_DEFAULT,
         .keep_finished_ms = EXECD_COMMANDS_KEEP_MS,

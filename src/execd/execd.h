@@ -24,6 +24,7 @@ struct execd {
     const char *token; /* every request must carry it; NULL: none needed */
     bool pid1;         /* ends with its entrypoint */
     int port;          /* of TCP; 0: none */
+    int idle_fd;       /* a program that only waits, for `tail -f /dev/null`; -1: none */
 
     struct execd_users users;
     struct execd_env env;          /* what everything started here begins with */

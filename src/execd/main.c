@@ -23,6 +23,7 @@
 #include "execd/entrypoint.h"
 #include "execd/execd.h"
 #include "execd/guard.h"
+#include "execd/hold.h"
 #include "execd/metrics.h"
 #include "execd/options.h"
 #include "execd/proxy.h"
@@ -135,6 +136,8 @@ static int serve(struct execd *execd, const struct execd_options *options, struc
     }
     if (r == 0 && options->bootstrap)
         r = execd_bootstrap_start(execd, options->entrypoint, err);
+    if (r == 0 && options->hold_fd >= 0)
+        r = execd_hold_start(execd, (int)options->hold_fd, err);
     if (r == 0)
         uv_run(execd->loop, UV_RUN_DEFAULT);
     /* Open exchanges are told and clean up, half-written uploads among them. */
@@ -245,6 +248,7 @@ static int set_up(struct execd *execd, const struct execd_options *options, stru
     seed_json();
     execd->token = TAKE_PTR(token);
     execd->pid1 = options->pid1;
+    execd->idle_fd = (int)options->idle_fd;
     execd->spool_bytes = (uint64_t)options->spool_bytes;
     execd->keep_finished_ms = (uint64_t)options->keep_finished_ms;
     execd->umask = umask(022);

@@ -34,6 +34,12 @@ static const struct option table[] = {
     {"listen-fd", NULL, "N", NUMBER, AT(listen_fd), 3, 1 << 20,
      "serve the listening socket inherited as file descriptor N,\n"
      "with /internal/, instead of TCP (unless --port is given too)"},
+    {"hold-fd", NULL, "N", NUMBER, AT(hold_fd), 3, 1 << 20,
+     "say on the socket inherited as N that we serve (one byte), and end\n"
+     "if it does before it has sent one: we were started for a pool"},
+    {"idle-fd", NULL, "N", NUMBER, AT(idle_fd), 3, 1 << 20,
+     "the program inherited as file N runs in place of the entrypoint\n"
+     "tail -f /dev/null, which only waits"},
     {"pid1", NULL, NULL, FLAG, AT(pid1), 0, 0,
      "be the init: reap orphans, end with the entrypoint"},
     {"bootstrap", NULL, NULL, FLAG, AT(bootstrap), 0, 0,
@@ -324,6 +330,8 @@ int execd_options_parse(struct execd_options *options, int argc, char **argv,
     *options = (struct execd_options){
         .port = -1,
         .listen_fd = -1,
+        .hold_fd = -1,
+        .idle_fd = -1,
         .log_level = 6,
         .spool_bytes = EXECD_SPOOL_BYTES_DEFAULT,
         .keep_finished_ms = EXECD_COMMANDS_KEEP_MS,

@@ -18,6 +18,8 @@
 struct execd_options {
     int64_t port;      /* -1: no TCP; 0: any free one */
     int64_t listen_fd; /* -1: none */
+    int64_t hold_fd;   /* -1: none; see hold.h */
+    int64_t idle_fd;   /* -1: none */
     bool pid1;
     bool bootstrap;
     const char *token;    /* NULL: none needed */

@@ -170,6 +170,8 @@ static int change_user(const struct execd_credentials *credentials)
 static int execute(const struct execd_spawn *spawn)
 {
     int error = ENOENT;
+    if (spawn->program_fd > 0)
+        execveat(spawn->program_fd, "", spawn->argv, spawn->envp, AT_EMPTY_PATH);
     for (size_t i = 0; i < spawn->programs->count; i++) {
         const struct execd_program *program = &spawn->programs->items[i];
         spawn->argv[0] = (char *)(uintptr_t)program->name;

@@ -19,8 +19,7 @@ void launcher_check_idle(struct launcher *launcher)
 {
     if (launcher->loop.stop || launcher->peers.count > 0 ||
         loop_timer_is_set(&launcher->idle_timer) || launcher->sandboxes.running > 0 ||
-        launcher->sandboxes.queued > 0 || launcher->slots.count[SLOT_STATE_STARTING] > 0 ||
-        !remove_is_idle(launcher))
+        launcher->sandboxes.queued > 0 || !remove_is_idle(launcher))
         return;
     log_info("no server and no sandbox: ending");
     launcher->loop.stop = true;
@@ -127,7 +126,12 @@ int launcher_run(const struct options *options, struct error *err)
         .signal_fd = -1,
         .signal_source.fd = -1,
         .state =
-            {.launcher_fd = -1, .sandboxes_fd = -1, .loose_fd = -1, .run_fd = -1, .execd_fd = -1},
+            {.launcher_fd = -1,
+             .sandboxes_fd = -1,
+             .loose_fd = -1,
+             .run_fd = -1,
+             .execd_fd = -1,
+             .idle_fd = -1},
         .peers = {.listen_fd = -1, .listener.fd = -1},
     };
     int r = loop_init(&launcher.loop, err);

@@ -332,43 +332,13 @@ static int take_files(struct sandbox *sandbox, const struct slot *slot, struct e
 }
 
 /* The slot ends, and takes with it what was made for the sandbox so far. */
-static void give_up_slot(struct sandbox *sandbox)
+static void give_up_slot(struct sandbox *sandbox, struct slot *slot)
 {
     struct launcher *launcher = sandbox->launcher;
     char name[ID_UUID_LEN + 8];
     snprintf(name, sizeof(name), "%s.sock", sandbox->record.id);
     unlinkat(launcher->state.run_fd, name, 0);
-    slot_discard(TAKE_PTR(sandbox->slot),
-                 remove_detach(launcher, sandbox->record.id, sandbox->record.range));
-}
-
-static void queue_again(struct sandbox *sandbox)
-{
-    give_up_slot(sandbox);
-    sandbox->state = SANDBOX_QUEUED;
-    enqueue(sandbox);
-}
-
-/* The record is there before the order goes out: from then on the process may become a sandbox even
- * if this launcher dies, and the next one must find it. */
-void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
-{
-    struct launcher *launcher = sandbox->launcher;
-    struct record *record = &sandbox->record;
-    record->pid = slot->pid;
-    record->start_ticks = slot->start_ticks;
-    record->range = slot->range;
-    record->created_unix_ms = (uint64_t)clock_unix_ms();
-    snprintf(record->cgroup, sizeof(record->cgroup), "%s", slot->cgroup);
-    memcpy(record->boot_id, launcher->state.boot_id, sizeof(record->boot_id));
-    sandbox->state = SANDBOX_STARTING;
-    sandbox->slot = slot;
-
-    struct error err = ERROR_INIT;
-    if (take_files(sandbox, slot, &err) < 0)
-        sandbox_failed(sandbox, &err);
-    else if (slot_send_order(slot, sandbox) < 0)
-        queue_again(sandbox); /* dead before it heard of this; each such slot is gone afterwards */
+    slot_discard(slot, remove_detach(launcher, sandbox->record.id, sandbox->record.range));
 }
 
 /* The exit source is watched by now. */
@@ -381,16 +351,11 @@ static void enter_running(struct sandbox *sandbox, int pidfd)
         wait_for_deadline(&sandbox->launcher->sandboxes, sandbox->record.deadline_unix_ms);
 }
 
-void sandbox_started(struct sandbox *sandbox)
+static void answer_created(struct sandbox *sandbox)
 {
-    struct launcher *launcher = sandbox->launcher;
-    struct slot *slot = TAKE_PTR(sandbox->slot);
-    loop_hand_over(&launcher->loop, &slot->exit_source, &sandbox->exit_source, sandbox_exited);
-    enter_running(sandbox, TAKE_FD(slot->pidfd));
-    slot_release(slot);
     char socket[SOCKET_MAX];
     socket_path(sandbox, socket);
-    peer_answer(launcher, sandbox->create_reply, NULL, socket);
+    peer_answer(sandbox->launcher, sandbox->create_reply, NULL, socket);
     log_debug("sandbox %s runs as process %d", sandbox->record.id, (int)sandbox->record.pid);
 }
 
@@ -398,23 +363,47 @@ void sandbox_failed(struct sandbox *sandbox, const struct error *err)
 {
     struct launcher *launcher = sandbox->launcher;
     log_warn("sandbox %s could not be made: %s", sandbox->record.id, err->message);
-    if (sandbox->slot != NULL)
-        give_up_slot(sandbox);
     peer_answer(launcher, sandbox->create_reply, err, NULL);
     peer_answer(launcher, sandbox->remove_reply, NULL, NULL);
     forget(sandbox);
 }
 
-/* A slot that was killed while it waited is no reason not to take another. One that was killed on
- * its way may have been so for what was asked of it: that is tried once more. */
-void sandbox_bereft(struct sandbox *sandbox, bool heard, const struct error *err)
+static void fill_record(struct sandbox *sandbox, const struct slot *slot)
 {
-    if (sandbox->removing || (heard && sandbox->retried)) {
-        sandbox_failed(sandbox, err);
-        return;
+    struct record *record = &sandbox->record;
+    record->pid = slot->pid;
+    record->start_ticks = slot->start_ticks;
+    record->range = slot->range;
+    record->created_unix_ms = (uint64_t)clock_unix_ms();
+    snprintf(record->cgroup, sizeof(record->cgroup), "%s", slot->cgroup);
+    memcpy(record->boot_id, sandbox->launcher->state.boot_id, sizeof(record->boot_id));
+}
+
+static int apply_limits(struct sandbox *sandbox, struct error *err)
+{
+    int r = cgroup_limit(&sandbox->launcher->cgroups, sandbox->record.cgroup, &sandbox->limits);
+    return r < 0 ? error_set_errno(err, -r, "cannot set the limits") : 0;
+}
+
+/* The record is there before the slot is told: from then on it lives even if this launcher dies, and
+ * the next one must find it. */
+void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
+{
+    struct launcher *launcher = sandbox->launcher;
+    struct error err = ERROR_INIT;
+    fill_record(sandbox, slot);
+    if (apply_limits(sandbox, &err) < 0 || take_files(sandbox, slot, &err) < 0) {
+        give_up_slot(sandbox, slot);
+        sandbox_failed(sandbox, &err);
+    } else if (slot_hand_over(slot) < 0) {
+        give_up_slot(sandbox, slot);
+        enqueue(sandbox); /* dead before it was somebody's: another one will do */
+    } else {
+        loop_hand_over(&launcher->loop, &slot->exit_source, &sandbox->exit_source, sandbox_exited);
+        enter_running(sandbox, TAKE_FD(slot->pidfd));
+        slot_release(slot);
+        answer_created(sandbox);
     }
-    sandbox->retried = sandbox->retried || heard;
-    queue_again(sandbox);
 }
 
 int sandbox_adopt(struct launcher *launcher, const struct record *record, int pidfd,
@@ -483,10 +472,6 @@ void sandbox_remove(struct launcher *launcher, const char *id, struct peer_reply
         unqueue(sandbox);
         error_set(&err, ERR_CONFLICT, "sandbox %s was removed before it was made", id);
         sandbox_failed(sandbox, &err);
-        break;
-    case SANDBOX_STARTING:
-        process_signal(sandbox->slot->pidfd,
-                       SIGKILL); /* the slot's end is told to sandbox_failed */
         break;
     case SANDBOX_RUNNING:
         kill_process(sandbox, MESSAGE_EXIT_KILLED);

@@ -1,7 +1,6 @@
-/* The sandboxes there are, each in one of four states:
+/* The sandboxes there are, each in one of three states:
  *
  *   QUEUED    asked for; waits for a slot
- *   STARTING  a slot is becoming it
  *   RUNNING   execd runs; CREATE was answered
  *   EXITED    its process is gone; record and files stay until REMOVE
  *
@@ -23,19 +22,17 @@
 struct launcher;
 struct slot;
 
-enum sandbox_state { SANDBOX_QUEUED, SANDBOX_STARTING, SANDBOX_RUNNING, SANDBOX_EXITED };
+enum sandbox_state { SANDBOX_QUEUED, SANDBOX_RUNNING, SANDBOX_EXITED };
 
 struct sandbox {
     struct launcher *launcher;
     enum sandbox_state state;
-    struct record record; /* complete from STARTING on */
+    struct record record; /* complete from RUNNING on */
     struct cgroup_limits limits;
     int pidfd;
     struct loop_source exit_source;
-    struct slot *slot;                /* STARTING only */
     enum message_exit_reason killing; /* KILLED or DEADLINE once we sent SIGKILL for that reason */
     bool removing;
-    bool retried; /* a slot that was becoming it was killed before it could say why */
     struct peer_reply create_reply;
     struct peer_reply remove_reply;
     struct sandbox *queue_next;
@@ -65,13 +62,10 @@ void sandbox_kill(struct launcher *launcher, const char *id, struct peer_reply r
 void sandbox_remove(struct launcher *launcher, const char *id, struct peer_reply reply);
 void sandbox_list(struct launcher *launcher, const char *after, struct message_sandboxes *page);
 
-/* From the slots: take the queue's head, begin, succeed, fail. */
+/* From the slots: take the queue's head, become it, fail. */
 struct sandbox *sandbox_dequeue(struct launcher *launcher);
-void sandbox_begin(struct sandbox *sandbox, struct slot *slot);
-void sandbox_started(struct sandbox *sandbox);
+void sandbox_begin(struct sandbox *sandbox, struct slot *slot); /* a READY one; takes it */
 void sandbox_failed(struct sandbox *sandbox, const struct error *err);
-/* Its slot vanished without a word; `heard`: after it had read the order. */
-void sandbox_bereft(struct sandbox *sandbox, bool heard, const struct error *err);
 
 /* From a start: a sandbox of a former launcher. pidfd -1: it has ended. */
 int sandbox_adopt(struct launcher *launcher, const struct record *record, int pidfd,

@@ -58,7 +58,6 @@ void slot_discard(struct slot *slot, char *directory)
         free(slot->directory);
         slot->directory = directory;
     }
-    slot->sandbox = NULL;
     set_state(slot, SLOT_STATE_DYING);
     loop_unwatch(&slot->launcher->loop, &slot->control_source);
     process_signal(slot->pidfd, SIGKILL);
@@ -115,11 +114,7 @@ static void note_report(struct slot *slot, const struct slot_report *report)
         log_warn("a file system below the host image cannot map ids: its files belong to nobody "
                  "inside sandboxes");
     }
-    if (report->kind == SLOT_READY) {
-        slot->prepared = true;
-    } else if (report->kind == SLOT_STARTED) {
-        slot->announced = true;
-    } else if (report->kind == SLOT_FAILED) {
+    if (report->kind == SLOT_FAILED) {
         bool passing = report->sys == ENOSPC || report->sys == ENOMEM || report->sys == EAGAIN;
         error_set(&slot->failure, passing ? ERR_UNAVAILABLE : ERR_INTERNAL, "cannot %.*s: %s",
                   SLOT_STEP_MAX, report->step, strerror(report->sys));
@@ -135,20 +130,13 @@ static bool read_reports(struct slot *slot)
         ssize_t n = recv(slot->control_fd, &report, sizeof(report), MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
-        /* The kernel's word for a socket that was closed with something unread in it. */
-        if (n < 0 && errno == ECONNRESET)
-            slot->unheard = true;
-        if (n != (ssize_t)sizeof(report))
+        if (n <= 0)
             return n < 0 && errno == EAGAIN;
-        note_report(slot, &report);
+        if (n == 1)
+            slot->serves = true;
+        else if (n == (ssize_t)sizeof(report))
+            note_report(slot, &report);
     }
-}
-
-/* Whether execve succeeded: announced, then closed without complaint. */
-static bool has_started(struct slot *slot)
-{
-    return slot->state == SLOT_STATE_STARTING && !read_reports(slot) && slot->announced &&
-           slot->failure.code == ERR_OK;
 }
 
 /* The process of a slot is gone, expected or not. */
@@ -156,10 +144,6 @@ static void slot_exited(struct loop_source *source)
 {
     struct slot *slot = CONTAINER_OF(source, struct slot, exit_source);
     struct launcher *launcher = slot->launcher;
-    if (has_started(slot)) { /* and ended right away: that is the sandbox's end, not the slot's */
-        sandbox_started(slot->sandbox);
-        return;
-    }
     siginfo_t info;
     waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED | WNOHANG);
     loop_unwatch(&launcher->loop, &slot->exit_source);
@@ -167,11 +151,7 @@ static void slot_exited(struct loop_source *source)
     struct error err = ERROR_INIT;
     read_reports(slot);
     slot_error(slot, &err);
-    if (slot->sandbox != NULL && slot->failure.code == ERR_OK)
-        sandbox_bereft(slot->sandbox, !slot->unheard, &err); /* makes it DYING, as the next does */
-    else if (slot->sandbox != NULL)
-        sandbox_failed(slot->sandbox, &err);
-    else if (slot->state == SLOT_STATE_PREPARING)
+    if (slot->state == SLOT_STATE_PREPARING)
         note_failure(launcher, &err);
     else if (slot->state == SLOT_STATE_READY)
         rest(&launcher->slots); /* somebody kills them: do not race */
@@ -184,27 +164,16 @@ static void slot_exited(struct loop_source *source)
 static void control_ready(struct loop_source *source)
 {
     struct slot *slot = CONTAINER_OF(source, struct slot, control_source);
-    struct launcher *launcher = slot->launcher;
     bool open = read_reports(slot);
-    if (slot->state == SLOT_STATE_PREPARING && slot->prepared) {
+    if (!open) /* closed by the end of the process, which its pidfd is about to tell */
+        loop_unwatch(&slot->launcher->loop, &slot->control_source);
+    if (slot->state == SLOT_STATE_PREPARING && slot->serves)
         note_ready(slot);
-    } else if (!open) {
-        /* Closed: by execve, or by the end of the process, which its pidfd is about to tell. */
-        loop_unwatch(&launcher->loop, &slot->control_source);
-        if (has_started(slot)) {
-            sandbox_started(slot->sandbox);
-            slot_pump(launcher);
-        }
-    }
 }
 
-int slot_send_order(struct slot *slot, const struct sandbox *sandbox)
+int slot_hand_over(struct slot *slot)
 {
-    struct slot_order order = {.limits = sandbox->limits};
-    memcpy(order.id, sandbox->record.id, sizeof(order.id));
-    if (send(slot->control_fd, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return -errno;
-    return 0;
+    return send(slot->control_fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
 /* On v2 a process can be born in its group, which spares it the slow move. */
@@ -306,10 +275,7 @@ static void serve_queue(struct launcher *launcher)
     struct slots *slots = &launcher->slots;
     struct slot *slot;
     while (launcher->sandboxes.queued > 0 && (slot = find_ready(launcher)) != NULL) {
-        struct sandbox *sandbox = sandbox_dequeue(launcher);
-        set_state(slot, SLOT_STATE_STARTING);
-        slot->sandbox = sandbox;
-        sandbox_begin(sandbox, slot);
+        sandbox_begin(sandbox_dequeue(launcher), slot);
     }
     /* Nothing can be made: say so now, not after a time-out of the server. */
     if (slots->failures >= FAILURES_MAX && slots->count[SLOT_STATE_PREPARING] == 0) {
@@ -333,8 +299,6 @@ static bool wants_slot(const struct launcher *launcher)
     if (slots->resting ||
         slots->count[SLOT_STATE_READY] + preparing >= launcher->options.slots + queued)
         return false;
-    if (queued == 0 && slots->count[SLOT_STATE_STARTING] > 0)
-        return false; /* not while somebody waits for another one */
     return preparing < (queued > 0 || is_low(launcher) ? slots->parallel : 1);
 }
 
@@ -375,8 +339,6 @@ void slot_init_all(struct launcher *launcher)
     loop_timer_add(&launcher->loop, &launcher->slots.refill_timer, refill_fired);
 }
 
-/* Waiting slots are ended here; one that is becoming a sandbox cannot announce itself any more and
- * ends too, and its record tells the next launcher. */
 void slot_free_all(struct launcher *launcher)
 {
     while (launcher->slots.list != NULL) {
@@ -385,10 +347,8 @@ void slot_free_all(struct launcher *launcher)
         process_signal(slot->pidfd, SIGKILL);
         while (waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED) < 0 && errno == EINTR)
             ;
-        if (slot->sandbox == NULL) {
-            cgroup_remove(&launcher->cgroups, slot->cgroup);
-            file_remove_tree_at(launcher->state.loose_fd, slot->directory, NULL);
-        }
+        cgroup_remove(&launcher->cgroups, slot->cgroup);
+        file_remove_tree_at(launcher->state.loose_fd, slot->directory, NULL);
         free_slot(slot);
     }
 }

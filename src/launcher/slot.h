@@ -18,9 +18,8 @@ struct sandbox;
 
 enum slot_state {
     SLOT_STATE_PREPARING,
-    SLOT_STATE_READY,
-    SLOT_STATE_STARTING, /* has a sandbox and an order */
-    SLOT_STATE_DYING,    /* waits for the end of its process */
+    SLOT_STATE_READY, /* its execd serves */
+    SLOT_STATE_DYING, /* waits for the end of its process */
 };
 
 struct slot {
@@ -34,10 +33,7 @@ struct slot {
     unsigned range;
     char cgroup[CGROUP_NAME_MAX];
     char *directory; /* among the loose ones; NULL while a sandbox has it */
-    struct sandbox *sandbox;
-    bool prepared;        /* said that it is ready */
-    bool unheard;         /* ended without having read its order */
-    bool announced;       /* said that execve comes next */
+    bool serves;          /* its execd said so */
     struct error failure; /* what it reported */
     struct loop_source control_source;
     struct loop_source exit_source;
@@ -59,8 +55,9 @@ void slot_free_all(struct launcher *launcher); /* ends the waiting ones */
 /* Give queued sandboxes to ready slots and make new slots where they are needed. */
 void slot_pump(struct launcher *launcher);
 
-/* Send a STARTING slot its order. */
-int slot_send_order(struct slot *slot, const struct sandbox *sandbox);
+/* Tell a READY slot that it is a sandbox now: from then on it lives without us. -errno when it is
+ * dead. */
+int slot_hand_over(struct slot *slot);
 
 /* The process is the sandbox's now: forget the slot without touching the process. */
 void slot_release(struct slot *slot);

@@ -51,13 +51,17 @@ int slot_make_dirs(int fd, const char *const *names, size_t count)
     return 0;
 }
 
+/* One tmpfs for everything that is made here, since a file system costs a sandbox more than all that
+ * is in it: each has a shrinker, for which every memory control group of the machine keeps room. Its
+ * size is that of /dev/shm; nobody can write to the other parts. */
 static int mount_scratch(struct slot_context *slot)
 {
     static const struct mounts_option options[] = {
-        {"size", "64k"}, {"nr_inodes", "64"}, {"mode", "0700"}, {NULL, NULL}};
-    static const char *const names[] = {"proc", "dev", "sys", "root", "lower", "usr", "mask"};
+        {"size", "64m"}, {"nr_inodes", "16384"}, {"mode", "0700"}, {NULL, NULL}};
+    static const char *const names[] = {"proc",  "dev", "shm", "sys", "root",
+                                        "lower", "usr", "mask"};
     char path[PATH_MAX];
-    slot->scratch_fd = mounts_new("tmpfs", options, SLOT_SAFE_MOUNT);
+    slot->scratch_fd = mounts_new("tmpfs", options, MOUNT_ATTR_NOSUID);
     if (slot->scratch_fd < 0)
         return slot->scratch_fd;
     snprintf(path, sizeof(path), "%s/mount", slot->plan.state->launcher_path);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <inttypes.h>
 #include <linux/capability.h>
 #include <linux/keyctl.h>
 #include <sched.h>
@@ -17,14 +18,14 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/id.h"
 #include "base/mem.h"
 #include "launcher/slot_process.h"
 
 #define NOFILE_MAX   65536
-#define HOSTNAME_LEN 12 /* first characters of the id */
 
-/* Where the last process_settle() puts what is left; execd is told about the first. */
-enum { LISTEN_FD = 3, CONTROL_FD, EXECD_FD, USERNS_FD };
+/* Where the last process_settle() puts what is left; execd is told about the first three. */
+enum { LISTEN_FD = 3, CONTROL_FD, IDLE_FD, EXECD_FD, USERNS_FD };
 
 /* What root may do inside: care for files and processes of its own range of ids, become other users
  * of it, chroot. Whatever concerns the machine, its devices or its network is not here. */
@@ -33,11 +34,6 @@ static const int kept_capabilities[] = {
     CAP_SETUID, CAP_SETPCAP,      CAP_SETFCAP, CAP_NET_BIND_SERVICE, CAP_SYS_CHROOT,
 };
 
-static int set_limits(struct slot_context *slot)
-{
-    return cgroup_limit(&slot->plan.cgroups, slot->plan.cgroup, &slot->order.limits);
-}
-
 /* Into a file that is there and empty: no new inode, no copy-up, no truncation. */
 static int fill_file(const char *path, const char *text)
 {
@@ -45,11 +41,15 @@ static int fill_file(const char *path, const char *text)
     return fd < 0 ? -errno : file_write_all(fd, text, strlen(text));
 }
 
+/* A name that tells sandboxes apart and nothing about them or how many there are. */
 static int set_name(struct slot_context *slot)
 {
-    char name[HOSTNAME_LEN + 1], text[256];
-    snprintf(name, sizeof(name), "%.*s", HOSTNAME_LEN, slot->order.id);
-    if (sethostname(name, HOSTNAME_LEN) < 0)
+    (void)slot;
+    uint32_t number;
+    char name[24], text[256];
+    id_random(&number, sizeof(number));
+    snprintf(name, sizeof(name), "sandbox-%08" PRIx32, number);
+    if (sethostname(name, strlen(name)) < 0)
         return -errno;
     snprintf(text, sizeof(text), "%s\n", name);
     int r = fill_file("/etc/hostname", text);
@@ -88,12 +88,14 @@ static int set_rlimits(struct slot_context *slot)
 
 static int close_files(struct slot_context *slot)
 {
-    const int keep[] = {slot->socket_fd, slot->control_fd, slot->execd_fd, slot->userns_fd};
+    const int keep[] = {slot->socket_fd, slot->control_fd, slot->idle_fd, slot->execd_fd,
+                        slot->userns_fd};
     int r = process_settle(keep, ARRAY_LEN(keep));
     if (r < 0)
         return r;
     slot->socket_fd = LISTEN_FD;
     slot->control_fd = CONTROL_FD;
+    slot->idle_fd = IDLE_FD;
     slot->execd_fd = EXECD_FD;
     slot->userns_fd = USERNS_FD;
     return 0;
@@ -152,14 +154,12 @@ static int set_no_new_privileges(struct slot_context *slot)
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-/* Said before the filter and execve, so that the end of the stream that follows can only mean
- * success or, after a SLOT_FAILED, failure; never a death on the way here. */
-static int announce(struct slot_context *slot)
+static int pass_on_files(struct slot_context *slot)
 {
-    if (fcntl(slot->socket_fd, F_SETFD, 0) < 0)
+    if (fcntl(slot->socket_fd, F_SETFD, 0) < 0 || fcntl(slot->control_fd, F_SETFD, 0) < 0 ||
+        fcntl(slot->idle_fd, F_SETFD, 0) < 0)
         return -errno;
-    struct slot_report message = {.kind = SLOT_STARTED, .flags = slot->flags};
-    return send(slot->control_fd, &message, sizeof(message), MSG_NOSIGNAL) < 0 ? -errno : 0;
+    return 0;
 }
 
 static int load_filter(struct slot_context *slot)
@@ -168,7 +168,6 @@ static int load_filter(struct slot_context *slot)
 }
 
 const struct slot_step slot_confine_steps[] = {
-    {"set the limits", set_limits},
     {"set the name", set_name},
     {"open /dev/null", open_null},
     {"set the resource limits", set_rlimits},
@@ -178,7 +177,7 @@ const struct slot_step slot_confine_steps[] = {
     {"make a keyring", make_keyring},
     {"drop capabilities", drop_capabilities},
     {"set no_new_privs", set_no_new_privileges},
-    {"announce the start", announce},
+    {"pass on what execd needs", pass_on_files},
     {"load the system call filter", load_filter},
     {NULL, NULL},
 };

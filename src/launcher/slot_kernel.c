@@ -45,17 +45,27 @@ static int make_devices(struct slot_context *slot)
     return slot_make_dirs(slot->dev_fd, dirs, ARRAY_LEN(dirs));
 }
 
+/* A directory of the scratch becomes a mount of its own with its own attributes, in place. Returns
+ * its fd. */
+static int split_off(struct slot_context *slot, const char *name, int to_fd, const char *to,
+                     uint64_t attributes)
+{
+    AUTO_CLOSE int fd = mounts_clone(slot->scratch_fd, name, attributes, -1);
+    if (fd < 0)
+        return fd;
+    int r = mounts_attach(fd, to_fd, to);
+    return r < 0 ? r : TAKE_FD(fd);
+}
+
 static int mount_dev(struct slot_context *slot)
 {
-    char owner[16];
-    snprintf(owner, sizeof(owner), "%u", slot->base_id);
-    const struct mounts_option options[] = {{"size", "64k"}, {"nr_inodes", "256"}, {"mode", "0755"},
-                                            {"uid", owner},  {"gid", owner},       {NULL, NULL}};
-    slot->dev_fd = mounts_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    slot->dev_fd =
+        split_off(slot, "dev", slot->scratch_fd, "dev", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     if (slot->dev_fd < 0)
         return slot->dev_fd;
-    int r = make_devices(slot);
-    return r < 0 ? r : mounts_attach(slot->dev_fd, slot->scratch_fd, "dev");
+    if (fchownat(slot->dev_fd, "", slot->base_id, slot->base_id, AT_EMPTY_PATH) < 0)
+        return -errno;
+    return make_devices(slot);
 }
 
 static int mount_below(int dir_fd, const char *path, const char *type,
@@ -67,16 +77,18 @@ static int mount_below(int dir_fd, const char *path, const char *type,
 
 static int mount_dev_parts(struct slot_context *slot)
 {
-    char tty[16], owner[16];
+    char tty[16];
     snprintf(tty, sizeof(tty), "%u", slot->base_id + TTY_GID);
     const struct mounts_option pts[] = {
         {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", tty}, {NULL, NULL}};
-    snprintf(owner, sizeof(owner), "%u", slot->base_id);
-    const struct mounts_option shm[] = {
-        {"size", "64m"}, {"mode", "1777"}, {"uid", owner}, {"gid", owner}, {NULL, NULL}};
+    if (fchownat(slot->scratch_fd, "shm", slot->base_id, slot->base_id, 0) < 0 ||
+        fchmodat(slot->scratch_fd, "shm", 01777, 0) < 0)
+        return -errno;
+    AUTO_CLOSE int shm =
+        split_off(slot, "shm", slot->dev_fd, "shm", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    if (shm < 0)
+        return shm;
     int r = mount_below(slot->dev_fd, "pts", "devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-    if (r == 0)
-        r = mount_below(slot->dev_fd, "shm", "tmpfs", shm, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
     if (r == 0)
         r = mount_below(slot->dev_fd, "mqueue", "mqueue", NULL, SLOT_SAFE_MOUNT);
     return r;
@@ -104,23 +116,44 @@ static int show_cgroups(struct slot_context *slot, int cgroup_fd)
     return 0;
 }
 
+/* Of the host's /sys only what programs size themselves by: processors, memory nodes, huge pages.
+ * A sysfs of its own would be one more file system per sandbox, and most of it is about hardware that
+ * is none of a sandbox's business. */
+static int show_machine(struct slot_context *slot)
+{
+    static const char *const parts[] = {"devices/system", "kernel/mm"};
+    char path[64];
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        snprintf(path, sizeof(path), "/sys/%s", parts[i]);
+        AUTO_CLOSE int fd =
+            mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
+        if (fd == -ENOENT)
+            continue; /* a machine without /sys has nothing to show */
+        if (fd < 0)
+            return fd;
+        int r = mounts_attach(fd, slot->scratch_fd, path + 1);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* Read-only when the directories for its parts exist. */
 static int mount_sys(struct slot_context *slot)
 {
-    static const struct mounts_option options[] = {
-        {"size", "16k"}, {"nr_inodes", "16"}, {"mode", "0755"}, {NULL, NULL}};
-    int r =
-        mount_below(slot->scratch_fd, "sys", "sysfs", NULL, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY);
-    if (r < 0 || slot->plan.cgroups.count == 0)
-        return r;
-    if (slot->plan.cgroups.v2)
-        return show_cgroups(slot, -1);
-    /* v1 has one directory per controller, on a tmpfs that is made read-only when they exist. */
-    AUTO_CLOSE int fd = mounts_new("tmpfs", options, SLOT_SAFE_MOUNT);
+    static const char *const dirs[] = {"devices", "devices/system", "kernel",
+                                       "kernel/mm", "fs", "fs/cgroup"};
+    AUTO_CLOSE int fd = split_off(slot, "sys", slot->scratch_fd, "sys", SLOT_SAFE_MOUNT);
     if (fd < 0)
         return fd;
-    r = mounts_attach(fd, slot->scratch_fd, "sys/fs/cgroup");
+    int r = slot_make_dirs(fd, dirs, ARRAY_LEN(dirs));
     if (r == 0)
-        r = show_cgroups(slot, fd);
+        r = show_machine(slot);
+    AUTO_CLOSE int groups = openat(fd, "fs/cgroup", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r == 0 && groups < 0)
+        r = -errno;
+    if (r == 0)
+        r = show_cgroups(slot, groups);
     struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
     if (r == 0 && mount_setattr(fd, "", AT_EMPTY_PATH, &read_only, sizeof(read_only)) < 0)
         r = -errno;
@@ -146,10 +179,7 @@ static int mask_kernel(struct slot_context *slot)
         "proc/kcore",       "proc/keys",        "proc/latency_stats", "proc/timer_list",
         "proc/timer_stats", "proc/sched_debug", "proc/interrupts",
     };
-    static const char *const dirs[] = {
-        "proc/acpi",    "proc/asound",      "proc/scsi",
-        "sys/firmware", "sys/kernel/debug", "sys/devices/virtual/powercap",
-    };
+    static const char *const dirs[] = {"proc/acpi", "proc/asound", "proc/scsi"};
     static const char *const read_only[] = {
         "proc/sys", "proc/sysrq-trigger", "proc/irq", "proc/bus", "proc/fs",
     };

@@ -10,7 +10,7 @@
 #include "launcher/idrange.h"
 
 /* Where process_settle() puts what a slot keeps. */
-enum { CONTROL_FD = 3, EXECD_FD, CGROUP_FD };
+enum { CONTROL_FD = 3, EXECD_FD, IDLE_FD, CGROUP_FD };
 
 static int report(struct slot_context *slot, enum slot_report_kind kind, int sys, const char *step)
 {
@@ -30,22 +30,12 @@ static void run_steps(struct slot_context *slot, const struct slot_step *steps)
     }
 }
 
-/* End of stream means that the launcher is gone or wants this slot no more. */
-static void wait_for_order(struct slot_context *slot)
-{
-    ssize_t n;
-    do
-        n = recv(slot->control_fd, &slot->order, sizeof(slot->order), 0);
-    while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)sizeof(slot->order))
-        _exit(0);
-}
-
 static int settle(struct slot_context *slot)
 {
     int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS] = {slot->plan.control_fd,
-                                                             slot->plan.state->execd_fd};
-    unsigned count = 2;
+                                                             slot->plan.state->execd_fd,
+                                                             slot->plan.state->idle_fd};
+    unsigned count = CGROUP_FD - CONTROL_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         keep[count++] = slot->plan.cgroups.items[i].fd;
     int r = process_settle(keep, count);
@@ -53,6 +43,7 @@ static int settle(struct slot_context *slot)
         return r;
     slot->control_fd = CONTROL_FD;
     slot->execd_fd = EXECD_FD;
+    slot->idle_fd = IDLE_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         slot->plan.cgroups.items[i].fd = CGROUP_FD + (int)i;
     return 0;
@@ -60,7 +51,8 @@ static int settle(struct slot_context *slot)
 
 static void exec_execd(struct slot_context *slot)
 {
-    static const char *const argv[] = {"opensandbox-execd", "--pid1", "--listen-fd", "3", NULL};
+    static const char *const argv[] = {"opensandbox-execd", "--pid1", "--listen-fd", "3",
+                                       "--hold-fd",         "4",      "--idle-fd",   "5", NULL};
     static const char *const envp[] = {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",
@@ -94,9 +86,8 @@ void slot_process_run(const struct slot_plan *plan)
     run_steps(&slot, slot_base_steps);
     run_steps(&slot, slot_kernel_steps);
     run_steps(&slot, slot_image_steps);
-    if (report(&slot, SLOT_READY, 0, "") < 0)
-        _exit(0);
-    wait_for_order(&slot);
+    if (slot.flags != 0)
+        report(&slot, SLOT_NOTED, 0, "");
     run_steps(&slot, slot_confine_steps);
     exec_execd(&slot);
     _exit(1);

@@ -1,11 +1,11 @@
-/* What runs inside a slot: the process that prepares itself, waits, and becomes a sandbox.
+/* What runs inside a slot: the process that makes a sandbox around itself and becomes its execd.
  *
- * It is process 1 of its own pid namespace from birth. The work is three lists of named steps:
- * prepare (no sandbox is known yet: cgroups, namespaces, network, /proc, /dev, /sys), assemble (an
- * order has come: limits, overlays, pivot_root) and confine (give up everything, load the filter).
- * Each step runs with the privileges of the launcher; the user namespace is entered near the end,
- * because the mounts made before then belong to the initial one and cannot be undone from inside.
- */
+ * It is process 1 of its own pid namespace from birth. The work is lists of named steps: base
+ * (cgroups, namespaces, network), kernel (/proc, /dev, /sys), image (overlays, pivot_root) and confine
+ * (give up everything, load the filter). Each step runs with the privileges of the launcher; the user
+ * namespace is entered near the end, because the mounts made before then belong to the initial one
+ * and cannot be undone from inside. Then it executes execd, which says when it serves and waits, as
+ * the sandbox nobody has asked for yet, for the byte that makes it somebody's (execd/hold.h). */
 #pragma once
 
 #include <stddef.h>
@@ -30,16 +30,11 @@ struct slot_plan {
     int control_fd;
 };
 
-/* Launcher to slot: be this one. */
-struct slot_order {
-    char id[ID_UUID_LEN + 1];
-    struct cgroup_limits limits;
-};
-
+/* On the control socket, slot to launcher: struct slot_report, or one byte from execd when it serves.
+ * Launcher to slot: one byte, when a sandbox was made of it. */
 enum slot_report_kind {
-    SLOT_READY = 1, /* prepared; waits for an order */
-    SLOT_STARTED,   /* the next call is execve: end of stream after this means it succeeded */
-    SLOT_FAILED,
+    SLOT_FAILED = 1,
+    SLOT_NOTED, /* only the flags */
 };
 
 #define SLOT_UNMAPPED 1u /* flag: a file system of the image cannot map ids */
@@ -62,11 +57,11 @@ NORETURN void slot_process_run(const struct slot_plan *plan);
 
 struct slot_context {
     struct slot_plan plan;
-    struct slot_order order;
     uint32_t base_id;
     uint32_t flags;
     int control_fd;
     int execd_fd;
+    int idle_fd;
     int scratch_fd; /* a small tmpfs on which everything is put together */
     int proc_fd;
     int dev_fd;

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "launcher/idle.h"
 
 #define EXECD_MAX       (256ll << 20)
 #define SOCKET_PATH_MAX 107 /* of a unix socket, without NUL */
@@ -111,6 +112,24 @@ static int copy_execd(struct state *state, const char *source_path, struct error
     return 0;
 }
 
+/* Its name is what `ps` shows. */
+static int write_idle(struct state *state, struct error *err)
+{
+    size_t length;
+    const void *program = idle_program(&length);
+    if (unlinkat(state->launcher_fd, "tail", 0) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot replace the idle program");
+    AUTO_CLOSE int fd = openat(state->launcher_fd, "tail", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
+    int r = fd < 0 ? -errno : file_write_all(fd, program, length);
+    if (r == 0 && fchmod(fd, 0555) < 0)
+        r = -errno;
+    if (r == 0)
+        state->idle_fd = openat(state->launcher_fd, "tail", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (r < 0 || state->idle_fd < 0)
+        return error_set_errno(err, r < 0 ? -r : errno, "cannot write the idle program");
+    return 0;
+}
+
 int state_open(struct state *state, const char *path, const char *execd, uid_t server_uid,
                struct error *err)
 {
@@ -120,6 +139,7 @@ int state_open(struct state *state, const char *path, const char *execd, uid_t s
         .loose_fd = -1,
         .run_fd = -1,
         .execd_fd = -1,
+        .idle_fd = -1,
         .server_uid = server_uid,
     };
     int r = file_make_dirs(path, 0755, err);
@@ -140,6 +160,8 @@ int state_open(struct state *state, const char *path, const char *execd, uid_t s
     r = make_dirs(state, err);
     if (r == 0)
         r = copy_execd(state, execd, err);
+    if (r == 0)
+        r = write_idle(state, err);
     if (r < 0) {
         state_close(state);
         return r;
@@ -155,6 +177,7 @@ int state_open(struct state *state, const char *path, const char *execd, uid_t s
 void state_close(struct state *state)
 {
     state->execd_fd = fd_close(state->execd_fd);
+    state->idle_fd = fd_close(state->idle_fd);
     state->run_fd = fd_close(state->run_fd);
     state->loose_fd = fd_close(state->loose_fd);
     state->sandboxes_fd = fd_close(state->sandboxes_fd);

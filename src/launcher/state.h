@@ -2,6 +2,7 @@
  *
  *   launcher/              0700 root, locked by the one launcher that serves this state directory
  *     execd                the program of every sandbox, 0711: executable, not readable inside
+ *     tail                 what runs as `tail -f /dev/null` (idle.h)
  *     image-host/          the host as an image: root/ and usr-mask/
  *     mount/               empty; where slots, each in its own mount namespace, put their mounts
  *     sandboxes/<id>/      record, upper/, work/
@@ -23,6 +24,7 @@ struct state {
     int loose_fd;
     int run_fd;
     int execd_fd;
+    int idle_fd;
     uid_t server_uid;
     char instance[9]; /* 8 hex digits from the path; part of every name outside of it */
     char boot_id[PROCESS_BOOT_ID_LEN + 1];

@@ -1,0 +1,54 @@
+#include "execd/hold.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+struct hold {
+    uv_poll_t poll;
+    struct execd *execd;
+    int fd;
+};
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct hold *hold = CONTAINER_OF((uv_poll_t *)handle, struct hold, poll);
+    close(hold->fd);
+    free(hold);
+}
+
+static void on_word(uv_poll_t *poll, int status, int events)
+{
+    (void)events;
+    struct hold *hold = CONTAINER_OF(poll, struct hold, poll);
+    char byte;
+    ssize_t n = recv(hold->fd, &byte, 1, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR) && status == 0)
+        return;
+    if (n != 1)
+        execd_end(hold->execd, 0);
+    uv_close((uv_handle_t *)poll, on_closed);
+}
+
+int execd_hold_start(struct execd *execd, int fd, struct error *err)
+{
+    struct hold *hold = mem_alloc(sizeof(*hold));
+    hold->execd = execd;
+    hold->fd = fd;
+    int r = uv_poll_init(execd->loop, &hold->poll, fd);
+    if (r < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 || send(fd, "", 1, MSG_NOSIGNAL) != 1) {
+        error_set_errno(err, r < 0 ? -r : errno, "--hold-fd %d", fd);
+        if (r == 0)
+            uv_close((uv_handle_t *)&hold->poll, on_closed);
+        else
+            free(hold);
+        return -1;
+    }
+    uv_poll_start(&hold->poll, UV_READABLE | UV_DISCONNECT, on_word);
+    uv_unref((uv_handle_t *)&hold->poll);
+    return 0;
+}
