@@ -297,9 +297,9 @@ void sandbox_create(struct launcher *launcher, const struct message_create *requ
 {
     struct error err = ERROR_INIT;
     struct cgroup_limits limits = {
-        .memory_bytes = request->memory_bytes,
-        .cpu_millis = request->cpu_millis,
-        .pids = request->pids,
+        .memory_bytes = request->limits.memory_bytes,
+        .cpu_millis = request->limits.cpu_millis,
+        .pids = request->limits.pids,
     };
     if (check_request(launcher, request, &limits, &err) < 0) {
         peer_answer(launcher, reply, &err, NULL);

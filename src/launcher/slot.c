@@ -231,6 +231,7 @@ static int start_process(struct slot *slot, int control, struct error *err)
         return error_set_errno(err, -pid, "cannot make a process");
     if (pid == 0) {
         struct slot_plan plan = {
+            .shape = &slot->shape,
             .state = &launcher->state,
             .filter = &launcher->filter,
             .cgroups = launcher->cgroups,
@@ -254,7 +255,9 @@ static int watch_slot(struct slot *slot, struct error *err)
     return r;
 }
 
-static int make_slot(struct launcher *launcher, struct error *err)
+static const struct slot_shape default_shape = {.image = SLOT_IMAGE_HOST};
+
+static int make_slot(struct launcher *launcher, const struct slot_shape *shape, struct error *err)
 {
     int pair[2];
     unsigned range;
@@ -268,6 +271,7 @@ static int make_slot(struct launcher *launcher, struct error *err)
     slot->launcher = launcher;
     slot->state = SLOT_STATE_PREPARING;
     slot->range = range;
+    slot->shape = *shape;
     slot->control_fd = pair[0];
     slot->pidfd = -1;
     slot->control_source.fd = -1;
@@ -342,7 +346,7 @@ static void make_slots(struct launcher *launcher)
 {
     while (wants_slot(launcher)) {
         struct error err = ERROR_INIT;
-        if (make_slot(launcher, &err) < 0) {
+        if (make_slot(launcher, &default_shape, &err) < 0) {
             note_failure(launcher, &err);
             rest(&launcher->slots); /* no process, so no event would bring us back here */
         }

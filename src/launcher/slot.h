@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "launcher/cgroup.h"
 #include "launcher/loop.h"
+#include "launcher/slot_process.h"
 
 struct launcher;
 struct sandbox;
@@ -32,6 +33,7 @@ struct slot {
     int control_fd;
     uint64_t start_ticks;
     unsigned range;
+    struct slot_shape shape;
     char cgroup[CGROUP_NAME_MAX];
     char *directory; /* among the loose ones; NULL while a sandbox has it */
     struct sandbox *sandbox;
