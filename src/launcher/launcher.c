@@ -111,6 +111,7 @@ static void stop(struct launcher *launcher)
     peer_close_all(launcher);
     slot_free_all(launcher);
     remove_done(launcher);
+    meter_save_all(launcher);
     sandbox_free_all(launcher);
     seccomp_filter_done(&launcher->filter);
     cgroup_close(&launcher->cgroups);
@@ -135,6 +136,7 @@ int launcher_run(const struct options *options, struct error *err)
         return r;
     idrange_init(&launcher.ranges);
     sandbox_init_all(&launcher);
+    meter_init_all(&launcher);
     slot_init_all(&launcher);
     remove_init(&launcher);
     loop_timer_add(&launcher.loop, &launcher.idle_timer, first_peer_missing);
