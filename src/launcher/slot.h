@@ -1,4 +1,8 @@
-/* The pool of slots: prepared processes of which one becomes each sandbox.
+/* The slots: prepared processes of which one becomes each sandbox.
+ *
+ * A pool of them is kept for the default shape. A sandbox of another shape has its own made to
+ * order; what goes wrong with that one is told to whoever asked for the sandbox and to nobody else.
+ * All wait in one queue, and slots are made in its order.
  *
  * Refilling happens when no CREATE is under way, one slot at a time: a slot that joins its cgroups
  * holds a lock that every fork on the machine needs, for milliseconds when the machine was idle.
@@ -12,13 +16,14 @@
 #include "base/error.h"
 #include "launcher/cgroup.h"
 #include "launcher/loop.h"
+#include "launcher/slot_process.h"
 
 struct launcher;
 struct sandbox;
 
 enum slot_state {
     SLOT_STATE_PREPARING,
-    SLOT_STATE_READY, /* its execd serves */
+    SLOT_STATE_READY, /* its execd serves; of the pool */
     SLOT_STATE_DYING, /* waits for the end of its process */
 };
 
@@ -31,10 +36,13 @@ struct slot {
     int control_fd;
     uint64_t start_ticks;
     unsigned range;
+    struct slot_shape shape;
     char cgroup[CGROUP_NAME_MAX];
-    char *directory; /* among the loose ones; NULL while a sandbox has it */
-    bool serves;          /* its execd said so */
-    struct error failure; /* what it reported */
+    char *directory;         /* among the loose ones; NULL while a sandbox has it */
+    struct sandbox *sandbox; /* PREPARING: made to order for this one */
+    bool ordered;            /* not of the pool */
+    bool serves;             /* its execd said so */
+    struct error failure;    /* what it reported */
     struct loop_source control_source;
     struct loop_source exit_source;
 };
@@ -42,6 +50,7 @@ struct slot {
 struct slots {
     struct slot *list;
     unsigned count[SLOT_STATE_DYING + 1];
+    unsigned ordered;  /* of those PREPARING */
     unsigned parallel; /* how many may be prepared at once */
     unsigned failures; /* one after another */
     struct error last_failure;
@@ -55,8 +64,8 @@ void slot_free_all(struct launcher *launcher); /* ends the waiting ones */
 /* Give queued sandboxes to ready slots and make new slots where they are needed. */
 void slot_pump(struct launcher *launcher);
 
-/* Tell a READY slot that it is a sandbox now: from then on it lives without us. -errno when it is
- * dead. */
+/* Tell one whose execd serves that it is a sandbox now: from then on it lives without us. -errno
+ * when it is dead. */
 int slot_hand_over(struct slot *slot);
 
 /* The process is the sandbox's now: forget the slot without touching the process. */

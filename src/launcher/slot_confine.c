@@ -20,9 +20,9 @@
 #include "base/file.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "launcher/nofile.h"
 #include "launcher/slot_process.h"
 
-#define NOFILE_MAX   65536
 
 /* Where the last process_settle() puts what is left; execd is told about the first three. */
 enum { LISTEN_FD = 3, CONTROL_FD, IDLE_FD, EXECD_FD, USERNS_FD };
@@ -33,6 +33,13 @@ static const int kept_capabilities[] = {
     CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_FOWNER,  CAP_FSETID,           CAP_KILL,       CAP_SETGID,
     CAP_SETUID, CAP_SETPCAP,      CAP_SETFCAP, CAP_NET_BIND_SERVICE, CAP_SYS_CHROOT,
 };
+
+/* What every sandbox has that asks for nothing. */
+static int set_limits(struct slot_context *slot)
+{
+    static const struct cgroup_limits none;
+    return cgroup_limit_new(&slot->plan.cgroups, slot->plan.cgroup, &none);
+}
 
 /* Into a file that is there and empty: no new inode, no copy-up, no truncation. */
 static int fill_file(const char *path, const char *text)
@@ -78,12 +85,11 @@ static int open_null(struct slot_context *slot)
 static int set_rlimits(struct slot_context *slot)
 {
     (void)slot;
-    struct rlimit none = {0, 0}, files;
-    if (setrlimit(RLIMIT_CORE, &none) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
+    rlim_t files = nofile_effective(0);
+    struct rlimit none = {0, 0}, open_files = {files, files};
+    if (setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_NOFILE, &open_files) < 0)
         return -errno;
-    files.rlim_max = MIN(files.rlim_max, (rlim_t)NOFILE_MAX);
-    files.rlim_cur = files.rlim_max;
-    return setrlimit(RLIMIT_NOFILE, &files) < 0 ? -errno : 0;
+    return 0;
 }
 
 static int close_files(struct slot_context *slot)
@@ -168,6 +174,7 @@ static int load_filter(struct slot_context *slot)
 }
 
 const struct slot_step slot_confine_steps[] = {
+    {"set the limits", set_limits},
     {"set the name", set_name},
     {"open /dev/null", open_null},
     {"set the resource limits", set_rlimits},
