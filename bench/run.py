@@ -18,9 +18,12 @@ def machine():
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", default="build")
-    parser.add_argument("--count", type=int, default=500)
-    parser.add_argument("--idle-count", type=int, default=50)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--idle-count", type=int, default=100)
     parser.add_argument("--idle-ms", type=int, default=200)
+    parser.add_argument("--burst", type=int, default=100, help="sandboxes wanted at once")
+    parser.add_argument("--rounds", type=int, default=5, help="of the burst")
+    parser.add_argument("--memory", type=int, default=1000, help="sandboxes alive; 0: not measured")
     arguments = parser.parse_args()
     build = (ROOT / arguments.build).resolve()
     os.environ["OSB_BIN_DIR"] = str(build / "bin")
@@ -29,9 +32,13 @@ def main():
     from harness import Server
 
     print(f"machine: {machine()}\n", flush=True)
+    pacing = [str(arguments.count), str(arguments.idle_count), str(arguments.idle_ms)]
     with Server() as server:
-        subprocess.run([build / "bin/bench-create", "127.0.0.1", str(server.port), server.key,
-                        str(arguments.count), str(arguments.idle_count), str(arguments.idle_ms)],
+        address = ["127.0.0.1", str(server.port), server.key]
+        socket = server.state / "state/run/launcher.sock"
+        subprocess.run([build / "bin/bench-launcher", socket, *pacing], check=True)
+        subprocess.run([build / "bin/bench-create", *address, *pacing], check=True)
+        subprocess.run([build / "bin/bench-burst", *address, str(arguments.burst), str(arguments.rounds)],
                        check=True)
     execd = Execd()
     try:
@@ -39,6 +46,9 @@ def main():
                         str(arguments.idle_count), "100"], check=True)
     finally:
         execd.stop()
+    if arguments.memory:
+        subprocess.run([sys.executable, ROOT / "bench/memory.py", "--build", arguments.build, "--count",
+                        str(arguments.memory)], check=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -123,9 +124,13 @@ int record_write(int dir_fd, const struct record *record, struct error *err)
     buf_init(&text, RECORD_MAX);
     record_format(record, &text);
 
+    /* Not O_TRUNC: ext4 takes a truncated file for one that is being replaced by a careless program,
+     * and writes it to the disk when it is closed. A slot has made an empty one; a longer one is left
+     * of a launcher that died here. */
     AUTO_CLOSE int fd =
-        openat(dir_fd, RECORD_NEW, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
+        openat(dir_fd, RECORD_NEW, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0 || (st.st_size != 0 && ftruncate(fd, 0) < 0))
         return error_set_errno(err, errno, "cannot make the record");
     int r = file_write_all(fd, text.data, text.length);
     if (r < 0)

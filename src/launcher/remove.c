@@ -25,13 +25,31 @@
 
 struct remove_item {
     struct remove_item *next;
+    struct launcher *launcher;
+    int pidfd; /* while dying */
+    struct loop_source exit_source;
     char *name; /* in loose/, or NULL */
     char cgroup[CGROUP_NAME_MAX];
     unsigned range;
 };
 
+static struct remove_item *new_item(struct launcher *launcher, const char *name, const char *cgroup,
+                                    unsigned range)
+{
+    struct remove_item *item = mem_alloc(sizeof(*item));
+    item->launcher = launcher;
+    item->pidfd = -1;
+    item->exit_source.fd = -1;
+    item->name = mem_dup(name);
+    snprintf(item->cgroup, sizeof(item->cgroup), "%s", cgroup != NULL ? cgroup : "");
+    item->range = range;
+    return item;
+}
+
 static void free_item(struct remove_item *item)
 {
+    loop_unwatch(&item->launcher->loop, &item->exit_source);
+    fd_close(item->pidfd);
     free(item->name);
     free(item);
 }
@@ -46,17 +64,47 @@ char *remove_detach(struct launcher *launcher, const char *id, unsigned range)
     return NULL;
 }
 
-void remove_later(struct launcher *launcher, const char *name, const char *cgroup, unsigned range)
+static void add_waiting(struct remover *remover, struct remove_item *item)
 {
-    struct remover *remover = &launcher->remover;
-    struct remove_item *item = mem_alloc(sizeof(*item));
-    item->name = mem_dup(name);
-    snprintf(item->cgroup, sizeof(item->cgroup), "%s", cgroup != NULL ? cgroup : "");
-    item->range = range;
     item->next = remover->waiting;
     remover->waiting = item;
     if (remover->active == NULL && !loop_timer_is_set(&remover->timer))
         loop_timer_set(&remover->timer, BATCH_MS);
+}
+
+void remove_later(struct launcher *launcher, const char *name, const char *cgroup, unsigned range)
+{
+    add_waiting(&launcher->remover, new_item(launcher, name, cgroup, range));
+}
+
+static void process_ended(struct loop_source *source)
+{
+    struct remove_item *item = CONTAINER_OF(source, struct remove_item, exit_source);
+    struct remover *remover = &item->launcher->remover;
+    siginfo_t info;
+    waitid(P_PIDFD, (id_t)item->pidfd, &info, WEXITED | WNOHANG);
+    loop_unwatch(&item->launcher->loop, &item->exit_source);
+    item->pidfd = fd_close(item->pidfd);
+    struct remove_item **link = &remover->dying;
+    while (*link != item)
+        link = &(*link)->next;
+    *link = item->next;
+    add_waiting(remover, item);
+}
+
+void remove_after(struct launcher *launcher, int pidfd, const char *name, const char *cgroup,
+                  unsigned range)
+{
+    struct error err = ERROR_INIT;
+    struct remove_item *item = new_item(launcher, name, cgroup, range);
+    item->pidfd = pidfd;
+    if (loop_watch(&launcher->loop, &item->exit_source, pidfd, process_ended, &err) < 0) {
+        log_warn("cannot wait for a sandbox to end: %s", err.message);
+        add_waiting(&launcher->remover, item); /* tried until it has */
+        return;
+    }
+    item->next = launcher->remover.dying;
+    launcher->remover.dying = item;
 }
 
 /* In the worker. */
@@ -215,11 +263,13 @@ void remove_done(struct launcher *launcher)
     struct remover *remover = &launcher->remover;
     loop_unwatch(&launcher->loop, &remover->worker_source);
     remover->worker_pidfd = fd_close(remover->worker_pidfd);
+    free_items(TAKE_PTR(remover->dying));
     free_items(TAKE_PTR(remover->waiting));
     free_items(TAKE_PTR(remover->active));
 }
 
 bool remove_is_idle(const struct launcher *launcher)
 {
-    return launcher->remover.waiting == NULL && launcher->remover.active == NULL;
+    const struct remover *remover = &launcher->remover;
+    return remover->dying == NULL && remover->waiting == NULL && remover->active == NULL;
 }

@@ -15,6 +15,7 @@ struct launcher;
 struct remove_item;
 
 struct remover {
+    struct remove_item *dying; /* their process has not ended yet */
     struct remove_item *waiting;
     struct remove_item *active;
     int worker_pidfd;
@@ -33,6 +34,10 @@ char *remove_detach(struct launcher *launcher, const char *id, unsigned range);
 /* Delete loose/<name> (NULL: none) and the cgroup (NULL or "": none), then release the range (0:
  * none). No process may use any of them any more. */
 void remove_later(struct launcher *launcher, const char *name, const char *cgroup, unsigned range);
+
+/* The same for what a killed process still uses: when it has ended. Takes the pidfd. */
+void remove_after(struct launcher *launcher, int pidfd, const char *name, const char *cgroup,
+                  unsigned range);
 
 /* Everything a former launcher left in loose/; reserves the ranges. */
 void remove_leftovers(struct launcher *launcher);

@@ -252,16 +252,24 @@ static void write_record(const struct sandbox *sandbox)
         log_error("sandbox %s: %s", sandbox->record.id, err.message);
 }
 
-/* Out of the table, its files out of sight and on their way out. */
+/* Out of the table, its files out of sight and on their way out; a process that was killed may take
+ * a moment longer to end than anybody wants to wait. */
 static void discard(struct sandbox *sandbox)
 {
     struct launcher *launcher = sandbox->launcher;
+    const struct record *record = &sandbox->record;
     char name[ID_UUID_LEN + 8];
-    snprintf(name, sizeof(name), "%s.sock", sandbox->record.id);
+    snprintf(name, sizeof(name), "%s.sock", record->id);
     unlinkat(launcher->state.run_fd, name, 0);
-    AUTO_FREE char *loose = remove_detach(launcher, sandbox->record.id, sandbox->record.range);
+    AUTO_FREE char *loose = remove_detach(launcher, record->id, record->range);
+    if (sandbox->state == SANDBOX_RUNNING) {
+        loop_unwatch(&launcher->loop, &sandbox->exit_source);
+        launcher->sandboxes.running--;
+        remove_after(launcher, TAKE_FD(sandbox->pidfd), loose, record->cgroup, record->range);
+    } else {
+        remove_later(launcher, loose, record->cgroup, record->range);
+    }
     peer_answer(launcher, sandbox->remove_reply, NULL, NULL);
-    remove_later(launcher, loose, sandbox->record.cgroup, sandbox->record.range);
     forget(sandbox);
 }
 
@@ -306,12 +314,8 @@ static void sandbox_exited(struct loop_source *source)
     message_init(&event, MESSAGE_EXIT, 0);
     describe(sandbox, &event.exit.sandbox);
     peer_broadcast(launcher, &event);
-    if (sandbox->removing) {
-        discard(sandbox);
-    } else {
-        meter_save(sandbox);
-        write_record(sandbox);
-    }
+    meter_save(sandbox);
+    write_record(sandbox);
     launcher_check_idle(launcher);
 }
 
@@ -570,9 +574,7 @@ struct sandbox *sandbox_find_changeable(struct launcher *launcher, const char *i
     if (sandbox == NULL)
         return NULL;
     struct error err = ERROR_INIT;
-    if (sandbox->removing)
-        error_set(&err, ERR_CONFLICT, "sandbox %s is being removed", id);
-    else if (sandbox->state < SANDBOX_RUNNING)
+    if (sandbox->state < SANDBOX_RUNNING)
         error_set(&err, ERR_CONFLICT, "sandbox %s is still being made", id);
     else if (sandbox->state == SANDBOX_EXITED)
         error_set(&err, ERR_CONFLICT, "sandbox %s has ended", id);
@@ -603,12 +605,6 @@ void sandbox_remove(struct launcher *launcher, const char *id, struct peer_reply
     struct sandbox *sandbox = find_or_answer(launcher, id, reply);
     if (sandbox == NULL)
         return;
-    if (sandbox->removing) {
-        error_set(&err, ERR_CONFLICT, "sandbox %s is being removed already", id);
-        peer_answer(launcher, reply, &err, NULL);
-        return;
-    }
-    sandbox->removing = true;
     sandbox->remove_reply = reply;
     switch (sandbox->state) {
     case SANDBOX_QUEUED:
@@ -617,6 +613,7 @@ void sandbox_remove(struct launcher *launcher, const char *id, struct peer_reply
         break;
     case SANDBOX_RUNNING:
         sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
+        discard(sandbox);
         break;
     case SANDBOX_EXITED:
         discard(sandbox);

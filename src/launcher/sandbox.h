@@ -39,7 +39,6 @@ struct sandbox {
     struct loop_source exit_source;
     struct slot *slot;                /* QUEUED: one is made to order for it */
     enum message_exit_reason killing; /* KILLED or DEADLINE once we sent SIGKILL for that reason */
-    bool removing;
     bool retried; /* the slot made to order for it was killed before it could say why */
     struct peer_reply create_reply;
     struct peer_reply remove_reply;

@@ -268,7 +268,15 @@ class Machine:
                               if os.path.basename(folder).startswith("opensandbox-")),
             "interfaces": sorted(p.name for p in Path("/sys/class/net").iterdir()),
             "files": sorted(p.name for p in Path("/tmp").glob("osb-test-*")),
+            "loops": sorted(p.read_text().strip() for p in Path("/sys/block").glob("loop*/loop/backing_file")),
+            "tables": Machine._tables(),
         }
+
+    @staticmethod
+    def _tables():
+        if not shutil.which("nft"):
+            return []
+        return subprocess.run(["nft", "list", "tables"], capture_output=True, text=True).stdout.splitlines()
 
     @staticmethod
     def _processes():
