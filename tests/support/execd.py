@@ -61,18 +61,18 @@ def texts(events, kind):
 class Execd:
     """A running execd: on a free TCP port, or on a unix socket that it inherits."""
 
-    def __init__(self, *args, unix=False, env=None, command=(BINARY,), cwd="/"):
+    def __init__(self, *args, unix=False, env=None, command=(BINARY,), cwd="/", pass_fds=()):
         self.directory = tempfile.mkdtemp(prefix="osb-execd-")
         self.stderr_path = os.path.join(self.directory, "stderr")
         self.path = os.path.join(self.directory, "socket") if unix else None
         command = [*command, *args]
-        fds = ()
+        fds = tuple(pass_fds)
         if unix:
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             listener.bind(self.path)
             listener.listen(64)
             os.set_inheritable(listener.fileno(), True)
-            fds = (listener.fileno(),)
+            fds += (listener.fileno(),)
             command += ["--listen-fd", str(listener.fileno())]
         else:
             command += ["--port", "0"]
