@@ -18,6 +18,7 @@ struct options { /* strings are borrowed from argv */
     const char *cgroup_parent; /* NULL: the root of each hierarchy */
     uint32_t server_uid;
     unsigned slots;
+    bool quick_moves; /* see cgroup_quick_open() */
     enum log_format log_format;
     enum log_level log_level;
     bool help;

@@ -37,6 +37,7 @@ static void test_defaults(void **state)
     assert_string_equal(options.state_dir, "/var/lib/x");
     assert_string_equal(options.execd, "/bin/execd");
     assert_int_equal(options.slots, 4);
+    assert_true(options.quick_moves);
     assert_int_equal(options.server_uid, geteuid());
     assert_int_equal(options.fd, -1);
     assert_null(options.cgroup_parent);
@@ -50,8 +51,10 @@ static void test_everything(void **state)
     struct error err = ERROR_INIT;
     assert_int_equal(parse(&options, &err, "--fd", "5", "--state", "/s", "--execd", "e",
                            "--server-uid", "64001", "--slots", "0", "--cgroup-parent",
-                           "system.slice/x", "--log-format", "json", "--log-level", "warn", NULL),
+                           "system.slice/x", "--log-format", "json", "--log-level", "warn",
+                           "--quick-moves", "no", NULL),
                      0);
+    assert_false(options.quick_moves);
     assert_int_equal(options.fd, 5);
     assert_int_equal(options.server_uid, 64001);
     assert_int_equal(options.slots, 0);
@@ -74,6 +77,7 @@ static void test_refused(void **state)
 {
     (void)state;
     refuse("--slots", "65", "65");
+    refuse("--quick-moves", "maybe", "maybe");
     refuse("--slots", "-1", "-1");
     refuse("--slots", "4x", "4x");
     refuse("--fd", "3", "either --listen");
