@@ -490,8 +490,8 @@ static void become(struct sandbox *sandbox, struct slot *slot)
     log_debug("sandbox %s runs as process %d", sandbox->record.id, (int)sandbox->record.pid);
 }
 
-/* The record is there before the slot is told: from then on it lives even if this launcher dies, and
- * the next one must find it. */
+/* The record is there before the slot is told: from then on it lives even if this launcher dies,
+ * and the next one must find it. */
 void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
 {
     struct error err = ERROR_INIT;

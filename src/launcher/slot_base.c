@@ -26,14 +26,23 @@
 static int join_cgroups(struct slot_context *slot)
 {
     int r = slot->plan.cgroups.v2 ? 0 : cgroup_make(&slot->plan.cgroups, slot->plan.cgroup);
-    return r < 0 ? r : cgroup_join(&slot->plan.cgroups, slot->plan.cgroup);
+    if (r == 0)
+        r = cgroup_join(&slot->plan.cgroups, slot->plan.cgroup);
+    if (r == 0)
+        r = cgroup_open_work(&slot->plan.cgroups, slot->plan.cgroup, slot->work_fds,
+                             &slot->work_count);
+    return r;
 }
 
-/* The cgroup namespace after joining: the group one is in becomes its root. */
+static int make_cgroup_namespace(struct slot_context *slot)
+{
+    return cgroup_enter_namespace(&slot->plan.cgroups, slot->plan.cgroup);
+}
+
 static int make_namespaces(struct slot_context *slot)
 {
     (void)slot;
-    int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWCGROUP;
+    int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET;
     if (unshare(flags) < 0 || setsid() < 0)
         return -errno;
     umask(0);
@@ -49,15 +58,15 @@ int slot_make_dirs(int fd, const char *const *names, size_t count)
     return 0;
 }
 
-/* One tmpfs for everything that is made here, since a file system costs a sandbox more than all that
- * is in it: each has a shrinker, for which every memory control group of the machine keeps room. Its
- * size is that of /dev/shm; nobody can write to the other parts. */
+/* One tmpfs for everything that is made here, since a file system costs a sandbox more than all
+ * that is in it: each has a shrinker, for which every memory control group of the machine keeps
+ * room. Its size is that of /dev/shm; nobody can write to the other parts. */
 static int mount_scratch(struct slot_context *slot)
 {
     static const struct mounts_option options[] = {
         {"size", "64m"}, {"nr_inodes", "16384"}, {"mode", "0700"}, {NULL, NULL}};
-    static const char *const names[] = {"proc",  "dev", "shm", "sys", "root",
-                                        "lower", "usr", "mask"};
+    static const char *const names[] = {"proc", "dev",   "shm", "sys",
+                                        "root", "lower", "usr", "mask"};
     char path[PATH_MAX];
     slot->scratch_fd = mounts_new("tmpfs", options, MOUNT_ATTR_NOSUID);
     if (slot->scratch_fd < 0)
@@ -153,6 +162,7 @@ static int reset_oom_score(struct slot_context *slot)
 
 const struct slot_step slot_base_steps[] = {
     {"join its control groups", join_cgroups},
+    {"make a cgroup namespace", make_cgroup_namespace},
     {"make namespaces", make_namespaces},
     {"mount a scratch file system", mount_scratch},
     {"mount /proc", mount_proc},

@@ -121,16 +121,15 @@ static int show_cgroups(struct slot_context *slot, int cgroup_fd)
 }
 
 /* Of the host's /sys only what programs size themselves by: processors, memory nodes, huge pages.
- * A sysfs of its own would be one more file system per sandbox, and most of it is about hardware that
- * is none of a sandbox's business. */
+ * A sysfs of its own would be one more file system per sandbox, and most of it is about hardware
+ * that is none of a sandbox's business. */
 static int show_machine(struct slot_context *slot)
 {
     static const char *const parts[] = {"devices/system", "kernel/mm"};
     char path[64];
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         snprintf(path, sizeof(path), "/sys/%s", parts[i]);
-        AUTO_CLOSE int fd =
-            mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
+        AUTO_CLOSE int fd = mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
         if (fd == -ENOENT)
             continue; /* a machine without /sys has nothing to show */
         if (fd < 0)
@@ -145,8 +144,8 @@ static int show_machine(struct slot_context *slot)
 /* Read-only when the directories for its parts exist. */
 static int mount_sys(struct slot_context *slot)
 {
-    static const char *const dirs[] = {"devices", "devices/system", "kernel",
-                                       "kernel/mm", "fs", "fs/cgroup"};
+    static const char *const dirs[] = {"devices", "devices/system", "kernel", "kernel/mm",
+                                       "fs",      "fs/cgroup"};
     AUTO_CLOSE int fd = split_off(slot, "sys", slot->scratch_fd, "sys", SLOT_SAFE_MOUNT);
     if (fd < 0)
         return fd;

@@ -32,9 +32,8 @@ static void run_steps(struct slot_context *slot, const struct slot_step *steps)
 
 static int settle(struct slot_context *slot)
 {
-    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS] = {slot->plan.control_fd,
-                                                             slot->plan.state->execd_fd,
-                                                             slot->plan.state->idle_fd};
+    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS] = {
+        slot->plan.control_fd, slot->plan.state->execd_fd, slot->plan.state->idle_fd};
     unsigned count = CGROUP_FD - CONTROL_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         keep[count++] = slot->plan.cgroups.items[i].fd;
@@ -51,8 +50,15 @@ static int settle(struct slot_context *slot)
 
 static void exec_execd(struct slot_context *slot)
 {
-    static const char *const argv[] = {"opensandbox-execd", "--pid1", "--listen-fd", "3",
-                                       "--hold-fd",         "4",      "--idle-fd",   "5", NULL};
+    char work[CGROUP_WORK_FDS_MAX][12];
+    const char *argv[9 + 2 * CGROUP_WORK_FDS_MAX] = {
+        "opensandbox-execd", "--pid1", "--listen-fd", "3", "--hold-fd", "4", "--idle-fd", "5"};
+    unsigned count = 8;
+    for (unsigned i = 0; i < slot->work_count; i++) {
+        snprintf(work[i], sizeof(work[i]), "%d", slot->work_fds[i]);
+        argv[count++] = "--work-fd";
+        argv[count++] = work[i];
+    }
     static const char *const envp[] = {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",

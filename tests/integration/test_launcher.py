@@ -37,6 +37,7 @@ SANDBOX = struct.Struct("=40sIIiIQ108sI")
 PROBE = r"""
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,9 +48,16 @@ PROBE = r"""
 
 int main(int argc, char **argv)
 {
-    if (argc != 4 || strcmp(argv[1], "--pid1") || strcmp(argv[2], "--listen-fd") ||
-        strcmp(argv[3], "3") || getpid() != 1)
+    char join[256] = "";
+    if (argc < 4 || strcmp(argv[1], "--pid1") || strcmp(argv[2], "--listen-fd") ||
+        strcmp(argv[3], "3") || argc % 2 || getpid() != 1)
         return 98;
+    for (int i = 4; i < argc; i += 2) {
+        if (strcmp(argv[i], "--work-fd") || fcntl(atoi(argv[i + 1]), F_GETFD) < 0)
+            return 97;
+        sprintf(join + strlen(join), "echo 0 >&%s && exec %s>&- || exit 96; ", argv[i + 1],
+                argv[i + 1]);
+    }
     signal(SIGPIPE, SIG_IGN);
     for (;;) {
         int peer = accept4(3, NULL, NULL, SOCK_CLOEXEC);
@@ -62,7 +70,9 @@ int main(int argc, char **argv)
             _exit(atoi(text + 5));
         if (strcmp(text, "abort") == 0)
             abort();
-        FILE *child = popen(text, "r");
+        char line[sizeof(join) + sizeof(text)];
+        sprintf(line, "%s%s", join, text);
+        FILE *child = popen(line, "r");
         size_t got;
         char out[4096];
         while (child && (got = fread(out, 1, sizeof(out), child)) > 0)
@@ -685,11 +695,14 @@ class Inside(LauncherTest):
         self.assertEqual(sorted(self.says("ls -A /").split()), eval(said))
 
     def test_descriptors(self):
-        """Process 1 has the null device three times and its socket, nothing more."""
+        """Process 1 has the null device three times, its socket, and the doors to the group of its
+        children, nothing more."""
         pid = self.host_pid()
         links = {name: os.readlink(f"/proc/{pid}/fd/{name}") for name in
                  os.listdir(f"/proc/{pid}/fd")}
-        self.assertEqual(sorted(links), ["0", "1", "2", "3"])
+        doors = [n for n in sorted(links) if links[n].endswith("/work/cgroup.procs")]
+        self.assertEqual(sorted(links), ["0", "1", "2", "3", *doors])
+        self.assertTrue(doors)
         self.assertEqual([links[n] for n in "012"], ["/dev/null"] * 3)
         self.assertTrue(links["3"].startswith("socket:"))
 
