@@ -74,8 +74,8 @@ static void log_start(const struct launcher *launcher)
              launcher->state.path, launcher->state.instance, groups->v2 ? 2 : 1,
              groups->of[CGROUP_MEMORY] >= 0 ? "yes" : "no",
              groups->of[CGROUP_CPU] >= 0 ? "yes" : "no",
-             groups->of[CGROUP_PIDS] >= 0 ? "yes" : "no",
-             groups->of[CGROUP_IO] >= 0 ? "yes" : "no", launcher->options.slots);
+             groups->of[CGROUP_PIDS] >= 0 ? "yes" : "no", groups->of[CGROUP_IO] >= 0 ? "yes" : "no",
+             launcher->options.slots);
 }
 
 /* Each part of a start undoes itself on failure; what was started before it is undone by stop(). */
