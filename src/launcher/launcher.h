@@ -22,6 +22,7 @@ struct launcher {
     struct loop loop;
     struct state state;
     struct cgroups cgroups;
+    int quick_fd; /* of cgroup_quick_open(), or -1 */
     struct seccomp_filter filter;
     struct idrange ranges;
     struct error image_error; /* why there is no host image; code ERR_OK when there is */

@@ -88,6 +88,8 @@ struct slot_context {
     int socket_fd;
     int sandbox_fd; /* the sandbox's directory */
     int root_fd;
+    int work_fds[CGROUP_WORK_FDS_MAX]; /* with which execd's children join their group */
+    unsigned work_count;
 };
 
 struct slot_step {
