@@ -95,6 +95,7 @@ static int start(struct launcher *launcher, struct error *err)
         r = adopt_all(launcher, err);
     if (r < 0)
         return r;
+    disk_open(&launcher->disks, &launcher->state);
     prepare_image(launcher);
     loop_timer_set(&launcher->idle_timer, FIRST_PEER_MS);
     r = peer_open_all(launcher, err);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "launcher/cgroup.h"
+#include "launcher/disk.h"
 #include "launcher/idrange.h"
 #include "launcher/loop.h"
 #include "launcher/options.h"
@@ -21,6 +22,7 @@ struct launcher {
     struct loop loop;
     struct state state;
     struct cgroups cgroups;
+    struct disks disks;
     struct seccomp_filter filter;
     struct idrange ranges;
     struct error image_error; /* why there is no host image; code ERR_OK when there is */

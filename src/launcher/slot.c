@@ -233,6 +233,7 @@ static int start_process(struct slot *slot, int control, struct error *err)
         struct slot_plan plan = {
             .state = &launcher->state,
             .filter = &launcher->filter,
+            .disks = &launcher->disks,
             .cgroups = launcher->cgroups,
             .cgroup = slot->cgroup,
             .directory = slot->directory,

@@ -15,6 +15,7 @@
 #include "base/id.h"
 #include "base/macros.h"
 #include "launcher/cgroup.h"
+#include "launcher/disk.h"
 #include "launcher/seccomp_filter.h"
 #include "launcher/state.h"
 
@@ -23,6 +24,8 @@
 struct slot_plan {
     const struct state *state;
     const struct seccomp_filter *filter;
+    const struct disks *disks;
+    uint64_t disk_bytes;    /* disk_shape_bytes() of its limit */
     struct cgroups cgroups; /* with the launcher's descriptors, replaced by the slot's */
     const char *cgroup;     /* also the name of its socket */
     const char *directory;  /* name among the loose ones */
@@ -73,6 +76,7 @@ struct slot_context {
     int userns_fd;
     int socket_fd;
     int sandbox_fd; /* the sandbox's directory */
+    int upper_fd;   /* where its upper and work directories are: there, or on a disk of its own */
     int root_fd;
 };
 
