@@ -245,7 +245,7 @@ int disk_usage(const struct disks *disks, const struct state *state, unsigned ra
 
 bool disk_is_full(const struct disk_usage *usage)
 {
-    return usage->free_bytes < DISK_BLOCK ||
+    return usage->free_bytes < DISK_FULL_BYTES ||
            (usage->total_inodes > 0 && usage->used_inodes >= usage->total_inodes);
 }
 

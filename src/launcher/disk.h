@@ -29,6 +29,8 @@
 #define DISK_FILE            "disk"    /* loop: the file, in the sandbox's directory */
 #define DISK_QUOTA_DIR       "project" /* quota: the directory that is a project */
 #define DISK_REASON_MAX      128
+/* Less is full: ext4 refuses a write while it still has a few blocks for its own trees. */
+#define DISK_FULL_BYTES (128u << 10)
 
 enum disk_way { DISK_NONE, DISK_QUOTA, DISK_LOOP };
 
@@ -42,8 +44,7 @@ struct disks {
 };
 
 struct disk_usage {
-    uint64_t total_bytes, used_bytes,
-        free_bytes; /* free: to the sandbox; 0 when the disk is full */
+    uint64_t total_bytes, used_bytes, free_bytes; /* free: what the sandbox may still write */
     uint64_t total_inodes, used_inodes;
 };
 
@@ -82,7 +83,7 @@ int disk_limit(const struct disks *disks, const struct state *state, unsigned ra
 int disk_usage(const struct disks *disks, const struct state *state, unsigned range, int dir_fd,
                pid_t pid, struct disk_usage *ret);
 
-/* Not one more block, or not one more file, can be had. */
+/* Hardly one more block, or not one more file, can be had. */
 bool disk_is_full(const struct disk_usage *usage);
 
 /* Whether a running sandbox's limit may become `bytes`. `dir_fd` and `range` as above. A loop file

@@ -25,9 +25,9 @@
 /* Listed in full, so that a distribution's mke2fs.conf changes nothing. No journal: nothing in here
  * outlives a crash of the machine, and it would take space and write everything twice.
  * resize_inode: room to grow while mounted. metadata_csum: damage is noticed. */
-#define FEATURES                                                                       \
-    "none,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super," \
-    "large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
+static const char features[] = "none,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,"
+                               "sparse_super,large_file,huge_file,dir_nlink,extra_isize,"
+                               "metadata_csum";
 
 uint64_t disk_template_round(uint64_t bytes)
 {
@@ -68,7 +68,7 @@ void disk_template_arguments(const char *program, const char *path, uint64_t byt
         "-L",
         LABEL,
         "-O",
-        FEATURES,
+        features,
         "-E",
         "lazy_itable_init=1,nodiscard",
         path,

@@ -110,6 +110,7 @@ static void stop(struct launcher *launcher)
 {
     launcher->loop.stop = true;
     peer_close_all(launcher);
+    disk_change_forget_all(launcher);
     slot_free_all(launcher);
     remove_done(launcher);
     sandbox_free_all(launcher);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "launcher/cgroup.h"
 #include "launcher/disk.h"
+#include "launcher/disk_change.h"
 #include "launcher/idrange.h"
 #include "launcher/loop.h"
 #include "launcher/options.h"
@@ -23,6 +24,7 @@ struct launcher {
     struct state state;
     struct cgroups cgroups;
     struct disks disks;
+    struct disk_changes disk_changes;
     struct seccomp_filter filter;
     struct idrange ranges;
     struct error image_error; /* why there is no host image; code ERR_OK when there is */

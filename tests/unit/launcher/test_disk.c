@@ -261,11 +261,11 @@ static void test_check(void **context)
 static void test_full(void **context)
 {
     (void)context;
-    struct disk_usage usage = {.free_bytes = 4096, .total_inodes = 10, .used_inodes = 9};
+    struct disk_usage usage = {.free_bytes = DISK_FULL_BYTES, .total_inodes = 10, .used_inodes = 9};
     assert_false(disk_is_full(&usage));
-    usage.free_bytes = 4095;
+    usage.free_bytes = DISK_FULL_BYTES - 1;
     assert_true(disk_is_full(&usage));
-    usage.free_bytes = 4096;
+    usage.free_bytes = DISK_FULL_BYTES;
     usage.used_inodes = 10;
     assert_true(disk_is_full(&usage));
     usage.total_inodes = 0; /* not counted */
