@@ -17,12 +17,12 @@ struct disk_change {
     struct launcher *launcher;
     struct disk_change *next;
     char id[ID_UUID_LEN + 1];
-    uint64_t bytes;
+    struct message_limits limits;
+    struct peer_reply reply;
     int pidfd;
     int report_fd; /* of a pipe: how it went, as a struct error */
     struct loop_source exit_source;
-    void (*done)(struct launcher *launcher, const char *id, uint64_t bytes,
-                 const struct error *err);
+    disk_change_done *done;
 };
 
 static void free_change(struct disk_change *change)
@@ -59,7 +59,7 @@ static void change_ended(struct loop_source *source)
     if (read(change->report_fd, &err, sizeof(err)) != (ssize_t)sizeof(err))
         error_set(&err, ERR_INTERNAL, "the process that enlarges the disk ended without a word");
     free_change(change);
-    ended.done(ended.launcher, ended.id, ended.bytes, &err);
+    ended.done(ended.launcher, ended.id, &ended.limits, ended.reply, &err);
 }
 
 static int start_process(struct disk_change *change, int dir_fd, struct error *err)
@@ -74,25 +74,28 @@ static int start_process(struct disk_change *change, int dir_fd, struct error *e
     if (pid < 0)
         return error_set_errno(err, -pid, "cannot make a process that enlarges the disk");
     if (pid == 0)
-        grow(&launcher->disks, dir_fd, report, change->bytes);
+        grow(&launcher->disks, dir_fd, report, change->limits.disk_bytes);
     return loop_watch(&launcher->loop, &change->exit_source, change->pidfd, change_ended, err);
 }
 
-int disk_change_start(struct launcher *launcher, const char *id, int dir_fd, uint64_t bytes,
-                      void (*done)(struct launcher *launcher, const char *id, uint64_t bytes,
-                                   const struct error *err),
-                      struct error *err)
+bool disk_change_pending(const struct launcher *launcher, const char *id)
 {
-    for (struct disk_change *at = launcher->disk_changes.list; at != NULL; at = at->next) {
-        if (str_equal(at->id, id))
-            return error_set(err, ERR_CONFLICT, "the disk of sandbox %s is being changed already",
-                             id);
-    }
+    const struct disk_change *at = launcher->disk_changes.list;
+    while (at != NULL && !str_equal(at->id, id))
+        at = at->next;
+    return at != NULL;
+}
+
+int disk_change_start(struct launcher *launcher, const char *id, int dir_fd,
+                      const struct message_limits *limits, struct peer_reply reply,
+                      disk_change_done *done, struct error *err)
+{
     struct disk_change *change = mem_alloc(sizeof(*change));
     *change = (struct disk_change){
         .launcher = launcher,
         .next = launcher->disk_changes.list,
-        .bytes = bytes,
+        .limits = *limits,
+        .reply = reply,
         .pidfd = -1,
         .report_fd = -1,
         .exit_source.fd = -1,

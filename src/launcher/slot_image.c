@@ -40,7 +40,7 @@ static int make_disk(struct slot_context *slot)
         .sandbox_fd = slot->sandbox_fd,
         .scratch_fd = slot->scratch_fd,
         .range = slot->plan.range,
-        .bytes = slot->plan.disk_bytes,
+        .bytes = slot->plan.shape->disk_bytes,
     };
     slot->upper_fd = disk_make(slot->plan.disks, &place);
     return MIN(slot->upper_fd, 0);
