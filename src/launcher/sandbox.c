@@ -201,7 +201,9 @@ static void note_exit(struct sandbox *sandbox)
     } else {
         record->exit_reason = MESSAGE_EXIT_LOST;
     }
-    record->oom_kills = cgroup_oom_kills(&sandbox->launcher->cgroups, record->cgroup);
+    struct cgroup_usage usage;
+    if (cgroup_usage(&sandbox->launcher->cgroups, record->cgroup, &usage) == 0)
+        record->oom_kills = (uint32_t)MIN(usage.oom_kills, (uint64_t)UINT32_MAX);
 }
 
 static void sandbox_exited(struct loop_source *source)

@@ -215,8 +215,7 @@ static int open_birth_group(struct launcher *launcher, const char *name, int *re
     int r = cgroup_make(&launcher->cgroups, name);
     if (r < 0)
         return r;
-    *ret_fd = openat(launcher->cgroups.items[0].fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return *ret_fd < 0 ? -errno : 0;
+    return cgroup_open_birth(&launcher->cgroups, name, ret_fd);
 }
 
 static int start_process(struct slot *slot, int control, struct error *err)

@@ -35,7 +35,7 @@ static const int kept_capabilities[] = {
 
 static int set_limits(struct slot_context *slot)
 {
-    return cgroup_limit(&slot->plan.cgroups, slot->plan.cgroup, &slot->order.limits);
+    return cgroup_limit_new(&slot->plan.cgroups, slot->plan.cgroup, &slot->order.limits);
 }
 
 /* Into a file that is there and empty: no new inode, no copy-up, no truncation. */
