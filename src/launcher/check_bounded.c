@@ -87,7 +87,7 @@ int check_bounded(void (*work)(void *argument, void *answer), void *argument, vo
         return -errno;
     if (pid == 0)
         run_child(work, argument, answer, size, writer);
-    writer = fd_close(writer);
+    fd_close(TAKE_FD(writer));
     AUTO_FREE char *bytes = mem_alloc(size);
     bool timeout;
     size_t got = receive(reader, bytes, size, now_ms() + timeout_ms, &timeout);

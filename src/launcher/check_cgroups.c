@@ -17,15 +17,10 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "launcher/cgroup.h"
+#include "launcher/cgroup_internal.h"
 #include "launcher/check_probe.h"
 
 #define MOUNTINFO_MAX (16u << 20)
-
-static const char *const v1_names[CGROUP_CONTROLLERS] = {
-    [CGROUP_MEMORY] = "memory", [CGROUP_CPU] = "cpu",         [CGROUP_PIDS] = "pids",
-    [CGROUP_IO] = "blkio",      [CGROUP_CPUACCT] = "cpuacct", [CGROUP_FREEZER] = "freezer",
-};
 
 struct hierarchies {
     struct cgroup_mounts mounts;
@@ -179,7 +174,7 @@ static int passes_on(int group_fd, const char *controller)
     if (file_read_at(group_fd, "cgroup.subtree_control", &passed, NULL) < 0)
         return -EIO;
     bool is_root = faccessat(group_fd, "cgroup.type", F_OK, 0) < 0;
-    if (is_root || check_list_has(passed.data, " \n", controller))
+    if (is_root || cgroup_list_has(passed.data, " \n", controller))
         return 0;
     if (file_read_at(group_fd, "cgroup.procs", &processes, NULL) < 0)
         return -EIO;
@@ -196,22 +191,23 @@ static int can_pass_on(const struct check_context *context, const char *mount,
     int r = check_read(path, &offered);
     if (r < 0)
         return r;
-    if (!check_list_has(offered.data, " \n", controller))
+    if (!cgroup_list_has(offered.data, " \n", controller))
         return -ENOENT;
     return walk_to_parent(context, mount, passes_on, controller, &parent);
 }
 
-/* `file` is what v1 limits or counts with; `name` the controller on v2. */
+/* `file` is what v1 limits with. On v2 the files are seen only where the controller is turned on.
+ */
 static void try_controller(const struct check_context *context, struct check_result *result,
-                           enum cgroup_controller controller, const char *file, const char *name)
+                           enum cgroup_controller controller, const char *file)
 {
     CLEANUP(hierarchies_done) struct hierarchies found;
     find_hierarchies(&found);
     const char *mount = mount_of(&found, controller);
+    const char *name = cgroup_controller_name(controller, found.v2);
     char what[CHECK_TEXT_MAX / 2];
     if (mount == NULL) {
-        check_say(result, CHECK_NO, "no hierarchy with the controller %s is mounted",
-                  v1_names[controller]);
+        check_say(result, CHECK_NO, "no hierarchy with the controller %s is mounted", name);
         return;
     }
     int r = found.v2 ? can_pass_on(context, mount, name) : try_group(context, mount, file);
@@ -225,22 +221,30 @@ static void try_controller(const struct check_context *context, struct check_res
 
 static void probe_memory(const struct check_context *context, struct check_result *result)
 {
-    try_controller(context, result, CGROUP_MEMORY, "memory.limit_in_bytes", "memory");
+    try_controller(context, result, CGROUP_MEMORY, "memory.limit_in_bytes");
 }
 
 static void probe_cpu(const struct check_context *context, struct check_result *result)
 {
-    try_controller(context, result, CGROUP_CPU, "cpu.cfs_quota_us", "cpu");
+    try_controller(context, result, CGROUP_CPU, "cpu.cfs_quota_us");
 }
 
 static void probe_pids(const struct check_context *context, struct check_result *result)
 {
-    try_controller(context, result, CGROUP_PIDS, "pids.max", "pids");
+    try_controller(context, result, CGROUP_PIDS, "pids.max");
 }
 
+/* Limits of I/O are those of a disk. */
 static void probe_io_read(const struct check_context *context, struct check_result *result)
 {
-    try_controller(context, result, CGROUP_IO, "blkio.throttle.read_bps_device", "io");
+    struct cgroup_device device;
+    cgroup_find_device(context->place, &device);
+    if (device.found)
+        try_controller(context, result, CGROUP_IO, "blkio.throttle.read_bps_device");
+    else
+        check_say(result, CHECK_NO, "%s", device.reason);
+    if (!device.found)
+        check_advice(result, "put the state directory on a disk of this machine");
 }
 
 static void probe_io_write(const struct check_context *context, struct check_result *result)
@@ -248,13 +252,12 @@ static void probe_io_write(const struct check_context *context, struct check_res
     CLEANUP(hierarchies_done) struct hierarchies found;
     find_hierarchies(&found);
     if (found.v2) {
-        try_controller(context, result, CGROUP_IO, "", "io");
+        probe_io_read(context, result);
         return;
     }
-    check_say(result, CHECK_NO, "cgroup v1 does not see whose buffered writes are");
-    check_advice(result,
-                 "use cgroup v2: systemd.unified_cgroup_hierarchy=1 on the kernel's command "
-                 "line");
+    check_say(result, CHECK_NO, "cgroup v1 does not see buffered writes");
+    check_advice(result, "use cgroup v2: systemd.unified_cgroup_hierarchy=1 on the kernel's "
+                         "command line");
 }
 
 /* v2 needs no controller for these: the files are in every group. */

@@ -132,11 +132,11 @@ int check_user_namespace(int *ret_fd)
         fd_close(hold_write);
         hold_namespace(report_write, hold_read);
     }
-    report_write = fd_close(report_write);
+    fd_close(TAKE_FD(report_write));
     if (read(report_read, &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
         answer = -EIO;
     int r = answer < 0 ? answer : open_namespace(pid, ret_fd);
-    hold_write = fd_close(hold_write);
+    fd_close(TAKE_FD(hold_write));
     (void)waitpid(pid, NULL, 0);
     return r;
 }

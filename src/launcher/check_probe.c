@@ -158,16 +158,3 @@ unsigned check_parse_ids(const char *text, bool subordinate, uint64_t first, uin
     }
     return found;
 }
-
-bool check_list_has(const char *list, const char *separators, const char *word)
-{
-    size_t length = strlen(word);
-    for (const char *at = list; *at != '\0';) {
-        size_t step = strcspn(at, separators);
-        if (step == length && strncmp(at, word, length) == 0)
-            return true;
-        at += step;
-        at += strspn(at, separators);
-    }
-    return false;
-}

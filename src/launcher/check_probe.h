@@ -63,7 +63,6 @@ int check_parse_meminfo(const char *text, const char *key, uint64_t *ret_bytes);
  * `ret_name` (cut to fit, "" when there is none). */
 unsigned check_parse_ids(const char *text, bool subordinate, uint64_t first, uint64_t last,
                          char *ret_name, size_t size);
-bool check_list_has(const char *list, const char *separators, const char *word);
 
 /* A new user namespace with one of our ranges of ids mapped; the fd is the namespace's. */
 int check_user_namespace(int *ret_fd);

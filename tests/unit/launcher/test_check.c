@@ -155,15 +155,6 @@ static void test_ids(void **state)
     assert_string_equal(name, "a");
 }
 
-static void test_lists(void **state)
-{
-    (void)state;
-    assert_true(check_list_has("cpuset cpu io\n", " \n", "cpu"));
-    assert_true(check_list_has("cpuset cpu io\n", " \n", "io"));
-    assert_false(check_list_has("cpuset cpuacct", " \n", "cpu"));
-    assert_false(check_list_has("", " \n", "cpu"));
-}
-
 static void answer(void *argument, void *result)
 {
     *(int *)result = *(int *)argument + 1;
@@ -217,7 +208,6 @@ int main(void)
         cmocka_unit_test(test_releases),
         cmocka_unit_test(test_meminfo),
         cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_lists),
         cmocka_unit_test(test_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
