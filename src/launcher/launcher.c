@@ -94,6 +94,8 @@ static int start(struct launcher *launcher, struct error *err)
     if (r == 0)
         r = seccomp_filter_build(&launcher->filter, err);
     if (r == 0)
+        disk_open(&launcher->disks, &launcher->state);
+    if (r == 0)
         r = adopt_all(launcher, err);
     if (r < 0)
         return r;
@@ -111,8 +113,10 @@ static void stop(struct launcher *launcher)
 {
     launcher->loop.stop = true;
     peer_close_all(launcher);
+    disk_change_forget_all(launcher);
     slot_free_all(launcher);
     remove_done(launcher);
+    meter_save_all(launcher);
     sandbox_free_all(launcher);
     seccomp_filter_done(&launcher->filter);
     cgroup_close(&launcher->cgroups);
@@ -137,6 +141,7 @@ int launcher_run(const struct options *options, struct error *err)
         return r;
     idrange_init(&launcher.ranges);
     sandbox_init_all(&launcher);
+    meter_init_all(&launcher);
     slot_init_all(&launcher);
     remove_init(&launcher);
     loop_timer_add(&launcher.loop, &launcher.idle_timer, first_peer_missing);
