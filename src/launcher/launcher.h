@@ -6,8 +6,11 @@
 
 #include "base/error.h"
 #include "launcher/cgroup.h"
+#include "launcher/disk.h"
+#include "launcher/disk_change.h"
 #include "launcher/idrange.h"
 #include "launcher/loop.h"
+#include "launcher/meter.h"
 #include "launcher/options.h"
 #include "launcher/peer.h"
 #include "launcher/remove.h"
@@ -21,10 +24,13 @@ struct launcher {
     struct loop loop;
     struct state state;
     struct cgroups cgroups;
+    struct disks disks;
+    struct disk_changes disk_changes;
     struct seccomp_filter filter;
     struct idrange ranges;
     struct error image_error; /* why there is no host image; code ERR_OK when there is */
     struct sandboxes sandboxes;
+    struct meters meters;
     struct slots slots;
     struct remover remover;
     struct peers peers;
