@@ -97,11 +97,14 @@ class Inside(LauncherTest):
         self.assertEqual(sorted(self.says("ls -A /").split()), eval(said))
 
     def test_descriptors(self):
-        """Process 1 has the null device three times and its socket, nothing more."""
+        """Process 1 has the null device three times, its socket, and the doors to the group of its
+        children, nothing more."""
         pid = self.host_pid()
         links = {name: os.readlink(f"/proc/{pid}/fd/{name}") for name in
                  os.listdir(f"/proc/{pid}/fd")}
-        self.assertEqual(sorted(links), ["0", "1", "2", "3"])
+        doors = [n for n in sorted(links) if links[n].endswith("/work/cgroup.procs")]
+        self.assertEqual(sorted(links), ["0", "1", "2", "3", *doors])
+        self.assertTrue(doors)
         self.assertEqual([links[n] for n in "012"], ["/dev/null"] * 3)
         self.assertTrue(links["3"].startswith("socket:"))
 
