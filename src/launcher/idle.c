@@ -5,23 +5,23 @@
 
 #if defined(__x86_64__)
 #define MACHINE EM_X86_64
-#define CODE                                                                                       \
-    {                                                                                              \
-        0x000022b8, /* mov $34, %eax    pause */                                                   \
-        0xeb050f00, /* syscall; jmp */                                                             \
-        0x000000f7, /*     to the beginning */                                                     \
+#define CODE                                         \
+    {                                                \
+        0x000022b8,     /* mov $34, %eax    pause */ \
+            0xeb050f00, /* syscall; jmp */           \
+            0x000000f7, /*     to the beginning */   \
     }
 #elif defined(__aarch64__)
 #define MACHINE EM_AARCH64
-#define CODE                                                                                       \
-    {                                                                                              \
-        0xd2800000, /* mov x0, #0       ppoll of nothing, for ever */                              \
-        0xd2800001, /* mov x1, #0 */                                                               \
-        0xd2800002, /* mov x2, #0 */                                                               \
-        0xd2800003, /* mov x3, #0 */                                                               \
-        0xd2800928, /* mov x8, #73 */                                                              \
-        0xd4000001, /* svc #0 */                                                                   \
-        0x17fffffa, /* b   to the beginning */                                                     \
+#define CODE                                                              \
+    {                                                                     \
+        0xd2800000,     /* mov x0, #0       ppoll of nothing, for ever */ \
+            0xd2800001, /* mov x1, #0 */                                  \
+            0xd2800002, /* mov x2, #0 */                                  \
+            0xd2800003, /* mov x3, #0 */                                  \
+            0xd2800928, /* mov x8, #73 */                                 \
+            0xd4000001, /* svc #0 */                                      \
+            0x17fffffa, /* b   to the beginning */                        \
     }
 #else
 #error "write the loop in this machine's language"

@@ -104,6 +104,8 @@ static int start(struct launcher *launcher, struct error *err)
     if (r == 0)
         r = seccomp_filter_build(&launcher->filter, err);
     if (r == 0)
+        disk_open(&launcher->disks, &launcher->state);
+    if (r == 0)
         r = adopt_all(launcher, err);
     if (r < 0)
         return r;
@@ -122,6 +124,7 @@ static void stop(struct launcher *launcher)
 {
     launcher->loop.stop = true;
     peer_close_all(launcher);
+    disk_change_forget_all(launcher);
     slot_free_all(launcher);
     remove_done(launcher);
     meter_save_all(launcher);
@@ -142,13 +145,12 @@ int launcher_run(const struct options *options, struct error *err)
         .signal_fd = -1,
         .quick_fd = -1,
         .signal_source.fd = -1,
-        .state =
-            {.launcher_fd = -1,
-             .sandboxes_fd = -1,
-             .loose_fd = -1,
-             .run_fd = -1,
-             .execd_fd = -1,
-             .idle_fd = -1},
+        .state = {.launcher_fd = -1,
+                  .sandboxes_fd = -1,
+                  .loose_fd = -1,
+                  .run_fd = -1,
+                  .execd_fd = -1,
+                  .idle_fd = -1},
         .peers = {.listen_fd = -1, .listener.fd = -1},
     };
     int r = loop_init(&launcher.loop, err);

@@ -124,9 +124,9 @@ int record_write(int dir_fd, const struct record *record, struct error *err)
     buf_init(&text, RECORD_MAX);
     record_format(record, &text);
 
-    /* Not O_TRUNC: ext4 takes a truncated file for one that is being replaced by a careless program,
-     * and writes it to the disk when it is closed. A slot has made an empty one; a longer one is left
-     * of a launcher that died here. */
+    /* Not O_TRUNC: ext4 takes a truncated file for one that is being replaced by a careless
+     * program, and writes it to the disk when it is closed. A slot has made an empty one; a longer
+     * one is left of a launcher that died here. */
     AUTO_CLOSE int fd =
         openat(dir_fd, RECORD_NEW, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     struct stat st;

@@ -200,6 +200,7 @@ static void describe_usage(const struct sandbox *sandbox, struct message_usage *
         .memory_bytes = exited ? 0 : usage->memory_bytes,
         .memory_peak_bytes = usage->memory_peak_bytes,
         .memory_mib_ms = meter->memory_mib_ms,
+        .disk_bytes = meter->disk_bytes,
         .io_read_bytes = usage->io_read_bytes,
         .io_write_bytes = usage->io_write_bytes,
         .io_read_ops = usage->io_read_ops,
@@ -310,12 +311,13 @@ static void sandbox_exited(struct loop_source *source)
     log_debug("sandbox %s ended: reason %u, status %d", sandbox->record.id,
               sandbox->record.exit_reason, sandbox->record.exit_status);
 
+    /* On disk before anybody hears of it: a launcher killed in between must not call it lost. */
+    meter_save(sandbox);
+    write_record(sandbox);
     union message event;
     message_init(&event, MESSAGE_EXIT, 0);
     describe(sandbox, &event.exit.sandbox);
     peer_broadcast(launcher, &event);
-    meter_save(sandbox);
-    write_record(sandbox);
     launcher_check_idle(launcher);
 }
 
@@ -371,9 +373,6 @@ static int shape_check(const struct launcher *launcher, const struct slot_shape 
     if (shape->read_only)
         return error_set(err, ERR_UNSUPPORTED,
                          "a read-only root file system cannot be made by this launcher");
-    if (shape->disk_bytes != 0)
-        return error_set(err, ERR_UNSUPPORTED,
-                         "a disk limit cannot be enforced by this launcher; leave it out");
     return 0;
 }
 
@@ -390,6 +389,8 @@ static int check_request(struct launcher *launcher, const struct message_create 
                          SANDBOX_QUEUE_MAX);
     struct cgroup_limits limits = sandbox_cgroup_limits(&request->limits);
     r = cgroup_check(&launcher->cgroups, &limits, err);
+    if (r == 0)
+        r = disk_check(&launcher->disks, &launcher->state, request->limits.disk_bytes, err);
     return r < 0 ? r : nofile_check(request->limits.open_files, err);
 }
 
@@ -398,7 +399,7 @@ void sandbox_create(struct launcher *launcher, const struct message_create *requ
 {
     struct error err = ERROR_INIT;
     struct slot_shape shape = {
-        .disk_bytes = request->limits.disk_bytes,
+        .disk_bytes = disk_shape_bytes(&launcher->disks, request->limits.disk_bytes),
         .read_only = (request->flags & MESSAGE_READ_ONLY_ROOT) != 0,
     };
     memcpy(shape.image, request->image, sizeof(shape.image));
@@ -469,12 +470,16 @@ static void fill_record(struct sandbox *sandbox, const struct slot *slot)
 
 static int set_first_limits(struct sandbox *sandbox, struct error *err)
 {
+    struct launcher *launcher = sandbox->launcher;
     const struct record *record = &sandbox->record;
     struct cgroup_limits limits = sandbox_cgroup_limits(&record->limits);
-    int r = cgroup_limit_new(&sandbox->launcher->cgroups, record->cgroup, &limits);
+    int r = cgroup_limit_new(&launcher->cgroups, record->cgroup, &limits);
     if (r == 0 && record->limits.open_files != 0)
         r = nofile_set(record->pid, record->limits.open_files);
-    return r < 0 ? error_set_errno(err, -r, "cannot set the limits") : 0;
+    if (r < 0)
+        return error_set_errno(err, -r, "cannot set the limits");
+    return disk_limit(&launcher->disks, &launcher->state, record->range, record->limits.disk_bytes,
+                      err);
 }
 
 static void become(struct sandbox *sandbox, struct slot *slot)

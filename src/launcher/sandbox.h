@@ -83,8 +83,8 @@ void sandbox_set_deadline(struct launcher *launcher, const char *id, uint64_t de
 void sandbox_freeze(struct launcher *launcher, const char *id, bool frozen,
                     struct peer_reply reply);
 
-/* From the slots. A READY slot becomes it (it leaves the queue); it cannot be made; the slot made to
- * order for it vanished without a word. */
+/* From the slots. A READY slot becomes it (it leaves the queue); it cannot be made; the slot made
+ * to order for it vanished without a word. */
 void sandbox_begin(struct sandbox *sandbox, struct slot *slot);
 void sandbox_failed(struct sandbox *sandbox, const struct error *err);
 void sandbox_bereft(struct sandbox *sandbox, const struct error *err);

@@ -33,6 +33,19 @@ static int make_directory(struct slot_context *slot)
     return slot->sandbox_fd < 0 ? -errno : 0;
 }
 
+static int make_disk(struct slot_context *slot)
+{
+    const struct disk_place place = {
+        .launcher_path = slot->plan.state->launcher_path,
+        .sandbox_fd = slot->sandbox_fd,
+        .scratch_fd = slot->scratch_fd,
+        .range = slot->plan.range,
+        .bytes = slot->plan.shape->disk_bytes,
+    };
+    slot->upper_fd = disk_make(slot->plan.disks, &place);
+    return MIN(slot->upper_fd, 0);
+}
+
 static int make_empty(int dir_fd, const char *path, mode_t mode, uid_t owner)
 {
     AUTO_CLOSE int fd = openat(dir_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -47,19 +60,19 @@ static int make_uppers(struct slot_context *slot)
     static const char *const ours[] = {"upper", "work", "work/root", "work/usr"};
     static const char *const theirs[] = {"upper/root", "upper/usr", "upper/root/etc"};
     for (size_t i = 0; i < ARRAY_LEN(ours); i++) {
-        if (mkdirat(slot->sandbox_fd, ours[i], 0700) < 0)
+        if (mkdirat(slot->upper_fd, ours[i], 0700) < 0)
             return -errno;
     }
     for (size_t i = 0; i < ARRAY_LEN(theirs); i++) {
-        if (mkdirat(slot->sandbox_fd, theirs[i], 0755) < 0 ||
-            fchownat(slot->sandbox_fd, theirs[i], slot->base_id, slot->base_id, 0) < 0)
+        if (mkdirat(slot->upper_fd, theirs[i], 0755) < 0 ||
+            fchownat(slot->upper_fd, theirs[i], slot->base_id, slot->base_id, 0) < 0)
             return -errno;
     }
     int r = make_empty(slot->sandbox_fd, RECORD_NEW, 0600, 0);
     if (r == 0)
-        r = make_empty(slot->sandbox_fd, "upper/root/etc/hostname", 0644, slot->base_id);
+        r = make_empty(slot->upper_fd, "upper/root/etc/hostname", 0644, slot->base_id);
     if (r == 0)
-        r = make_empty(slot->sandbox_fd, "upper/root/etc/hosts", 0644, slot->base_id);
+        r = make_empty(slot->upper_fd, "upper/root/etc/hosts", 0644, slot->base_id);
     return r;
 }
 
@@ -105,8 +118,8 @@ static int mount_overlay(struct slot_context *slot, const char *name, const char
     char upper_path[32], work_path[32];
     snprintf(upper_path, sizeof(upper_path), "upper/%s", name);
     snprintf(work_path, sizeof(work_path), "work/%s", name);
-    AUTO_CLOSE int upper = openat(slot->sandbox_fd, upper_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    AUTO_CLOSE int work = openat(slot->sandbox_fd, work_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int upper = openat(slot->upper_fd, upper_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int work = openat(slot->upper_fd, work_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (upper < 0 || work < 0)
         return -errno;
     snprintf(upper_path, sizeof(upper_path), "/proc/self/fd/%d", upper);
@@ -167,6 +180,7 @@ static int pivot(struct slot_context *slot)
 
 const struct slot_step slot_image_steps[] = {
     {"make the sandbox's directory", make_directory},
+    {"make its disk", make_disk},
     {"make the upper directories", make_uppers},
     {"make the socket", make_socket},
     {"mount the overlay of /", mount_root},

@@ -1,11 +1,12 @@
 /* What runs inside a slot: the process that makes a sandbox around itself and becomes its execd.
  *
  * It is process 1 of its own pid namespace from birth. The work is lists of named steps: base
- * (cgroups, namespaces, network), kernel (/proc, /dev, /sys), image (overlays, pivot_root) and confine
- * (give up everything, load the filter). Each step runs with the privileges of the launcher; the user
- * namespace is entered near the end, because the mounts made before then belong to the initial one
- * and cannot be undone from inside. Then it executes execd, which says when it serves and waits, as
- * the sandbox nobody has asked for yet, for the byte that makes it somebody's (execd/hold.h). */
+ * (cgroups, namespaces, network), kernel (/proc, /dev, /sys), image (overlays, pivot_root) and
+ * confine (give up everything, load the filter). Each step runs with the privileges of the
+ * launcher; the user namespace is entered near the end, because the mounts made before then belong
+ * to the initial one and cannot be undone from inside. Then it executes execd, which says when it
+ * serves and waits, as the sandbox nobody has asked for yet, for the byte that makes it somebody's
+ * (execd/hold.h). */
 #pragma once
 
 #include <stdbool.h>
@@ -16,6 +17,7 @@
 #include "base/id.h"
 #include "base/macros.h"
 #include "launcher/cgroup.h"
+#include "launcher/disk.h"
 #include "launcher/seccomp_filter.h"
 #include "launcher/state.h"
 #include "runtime/native/message.h"
@@ -26,7 +28,7 @@
 
 struct slot_shape {
     char image[MESSAGE_IMAGE_MAX]; /* "host" or the name of a directory image */
-    uint64_t disk_bytes;           /* 0: no limit */
+    uint64_t disk_bytes;           /* disk_shape_bytes() of its limit; 0: none needed */
     bool read_only;                /* the root file system */
 };
 
@@ -35,6 +37,7 @@ struct slot_shape {
 struct slot_plan {
     const struct state *state;
     const struct seccomp_filter *filter;
+    const struct disks *disks;
     const struct slot_shape *shape;
     struct cgroups cgroups; /* with the launcher's descriptors, replaced by the slot's */
     const char *cgroup;     /* also the name of its socket */
@@ -43,8 +46,8 @@ struct slot_plan {
     int control_fd;
 };
 
-/* On the control socket, slot to launcher: struct slot_report, or one byte from execd when it serves.
- * Launcher to slot: one byte, when a sandbox was made of it. */
+/* On the control socket, slot to launcher: struct slot_report, or one byte from execd when it
+ * serves. Launcher to slot: one byte, when a sandbox was made of it. */
 enum slot_report_kind {
     SLOT_FAILED = 1,
     SLOT_NOTED, /* only the flags */
@@ -81,6 +84,7 @@ struct slot_context {
     int userns_fd;
     int socket_fd;
     int sandbox_fd; /* the sandbox's directory */
+    int upper_fd;   /* where its upper and work directories are: there, or on a disk of its own */
     int root_fd;
     int work_fds[CGROUP_WORK_FDS_MAX]; /* with which execd's children join their group */
     unsigned work_count;
