@@ -253,9 +253,16 @@ static void write_record(const struct sandbox *sandbox)
         log_error("sandbox %s: %s", sandbox->record.id, err.message);
 }
 
-/* Out of the table, its files out of sight and on their way out; a process that was killed may take
- * a moment longer to end than anybody wants to wait. */
-static void discard(struct sandbox *sandbox)
+static void tell_exit(const struct sandbox *sandbox)
+{
+    union message event;
+    message_init(&event, MESSAGE_EXIT, 0);
+    describe(sandbox, &event.exit.sandbox);
+    peer_broadcast(sandbox->launcher, &event);
+}
+
+/* Out of the table, its files out of sight and on their way out. */
+static void discard(struct sandbox *sandbox, struct peer_reply reply)
 {
     struct launcher *launcher = sandbox->launcher;
     const struct record *record = &sandbox->record;
@@ -263,15 +270,27 @@ static void discard(struct sandbox *sandbox)
     snprintf(name, sizeof(name), "%s.sock", record->id);
     unlinkat(launcher->state.run_fd, name, 0);
     AUTO_FREE char *loose = remove_detach(launcher, record->id, record->range);
-    if (sandbox->state == SANDBOX_RUNNING) {
-        loop_unwatch(&launcher->loop, &sandbox->exit_source);
-        launcher->sandboxes.running--;
+    if (sandbox->pidfd >= 0)
         remove_after(launcher, TAKE_FD(sandbox->pidfd), loose, record->cgroup, record->range);
-    } else {
+    else
         remove_later(launcher, loose, record->cgroup, record->range);
-    }
-    peer_answer(launcher, sandbox->remove_reply, NULL, NULL);
+    peer_answer(launcher, reply, NULL, NULL);
     forget(sandbox);
+}
+
+/* A process that was killed may take longer to end than anybody wants to wait: for everybody else the
+ * sandbox is gone now. */
+static void discard_running(struct sandbox *sandbox, struct peer_reply reply)
+{
+    struct launcher *launcher = sandbox->launcher;
+    sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
+    loop_unwatch(&launcher->loop, &sandbox->exit_source);
+    launcher->sandboxes.running--;
+    sandbox->state = SANDBOX_EXITED;
+    sandbox->record.exit_reason = sandbox->killing;
+    sandbox->record.exit_status = SIGKILL;
+    tell_exit(sandbox);
+    discard(sandbox, reply);
 }
 
 /* A sandbox we did not start has no status for us; that we killed it we know all the same. */
@@ -314,10 +333,7 @@ static void sandbox_exited(struct loop_source *source)
     /* On disk before anybody hears of it: a launcher killed in between must not call it lost. */
     meter_save(sandbox);
     write_record(sandbox);
-    union message event;
-    message_init(&event, MESSAGE_EXIT, 0);
-    describe(sandbox, &event.exit.sandbox);
-    peer_broadcast(launcher, &event);
+    tell_exit(sandbox);
     launcher_check_idle(launcher);
 }
 
@@ -521,7 +537,6 @@ void sandbox_failed(struct sandbox *sandbox, const struct error *err)
     if (sandbox->slot != NULL)
         slot_discard(TAKE_PTR(sandbox->slot), NULL);
     peer_answer(launcher, sandbox->create_reply, err, NULL);
-    peer_answer(launcher, sandbox->remove_reply, NULL, NULL);
     forget(sandbox);
 }
 
@@ -610,18 +625,17 @@ void sandbox_remove(struct launcher *launcher, const char *id, struct peer_reply
     struct sandbox *sandbox = find_or_answer(launcher, id, reply);
     if (sandbox == NULL)
         return;
-    sandbox->remove_reply = reply;
     switch (sandbox->state) {
     case SANDBOX_QUEUED:
         error_set(&err, ERR_CONFLICT, "sandbox %s was removed before it was made", id);
         sandbox_failed(sandbox, &err);
+        peer_answer(launcher, reply, NULL, NULL);
         break;
     case SANDBOX_RUNNING:
-        sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
-        discard(sandbox);
+        discard_running(sandbox, reply);
         break;
     case SANDBOX_EXITED:
-        discard(sandbox);
+        discard(sandbox, reply);
         break;
     }
 }

@@ -41,7 +41,6 @@ struct sandbox {
     enum message_exit_reason killing; /* KILLED or DEADLINE once we sent SIGKILL for that reason */
     bool retried; /* the slot made to order for it was killed before it could say why */
     struct peer_reply create_reply;
-    struct peer_reply remove_reply;
     bool queued;
     struct sandbox *queue_next;
     enum sandbox_change change;

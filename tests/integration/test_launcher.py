@@ -281,8 +281,10 @@ class Life(LauncherTest):
 
     def test_a_killed_slot_is_replaced(self):
         self.assertTrue(eventually(lambda: len(self.our_processes()) == 2))
-        for pid, _ in self.our_processes():
+        killed = [pid for pid, _ in self.our_processes()]
+        for pid in killed:
             os.kill(pid, signal.SIGKILL)
+        self.assertTrue(eventually(lambda: not any(pid in killed for pid, _ in self.our_processes())))
         self.client.create()
         self.assertTrue(eventually(lambda: len(self.our_processes()) == 3))
 

@@ -38,6 +38,7 @@ PROBE = r"""
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,13 +86,33 @@ int main(int argc, char **argv)
     if (argc < 4 || strcmp(argv[1], "--pid1") || strcmp(argv[2], "--listen-fd") ||
         strcmp(argv[3], "3") || getpid() != 1)
         return 98;
+    int hold = -1;
     for (int i = 4; i + 1 < argc && works < 8; i += 2) {
-        if (strcmp(argv[i], "--work-fd"))
+        int fd = atoi(argv[i + 1]);
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+        if (strcmp(argv[i], "--hold-fd") == 0)
+            hold = fd;
+        else if (strcmp(argv[i], "--work-fd") == 0)
+            work[works++] = fd;
+        else if (strcmp(argv[i], "--idle-fd") != 0)
             return 98;
-        work[works++] = atoi(argv[i + 1]);
     }
     signal(SIGPIPE, SIG_IGN);
+    if (write(hold, "", 1) != 1)
+        return 98;
     for (;;) {
+        /* Until it is wanted it waits for that, too. */
+        struct pollfd waiting[] = {{3, POLLIN, 0}, {hold, POLLIN, 0}};
+        poll(waiting, 2, -1);
+        if (waiting[1].revents != 0) {
+            char byte;
+            if (read(hold, &byte, 1) != 1)
+                return 0;
+            close(hold);
+            hold = -1;
+        }
+        if (waiting[0].revents == 0)
+            continue;
         int peer = accept4(3, NULL, NULL, SOCK_CLOEXEC);
         if (peer < 0)
             return 99;
