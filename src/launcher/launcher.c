@@ -96,6 +96,7 @@ static int start(struct launcher *launcher, struct error *err)
     if (r < 0)
         return r;
     prepare_image(launcher);
+    images_open(&launcher->images);
     loop_timer_set(&launcher->idle_timer, FIRST_PEER_MS);
     r = peer_open_all(launcher, err);
     if (r < 0)
@@ -114,6 +115,7 @@ static void stop(struct launcher *launcher)
     sandbox_free_all(launcher);
     seccomp_filter_done(&launcher->filter);
     cgroup_close(&launcher->cgroups);
+    images_close(&launcher->images);
     state_close(&launcher->state);
     loop_unwatch(&launcher->loop, &launcher->signal_source);
     fd_close(launcher->signal_fd);
@@ -124,6 +126,7 @@ int launcher_run(const struct options *options, struct error *err)
 {
     struct launcher launcher = {
         .options = *options,
+        .images = options->images,
         .signal_fd = -1,
         .signal_source.fd = -1,
         .state =

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "launcher/cgroup.h"
 #include "launcher/idrange.h"
+#include "launcher/images.h"
 #include "launcher/loop.h"
 #include "launcher/options.h"
 #include "launcher/peer.h"
@@ -23,6 +24,7 @@ struct launcher {
     struct cgroups cgroups;
     struct seccomp_filter filter;
     struct idrange ranges;
+    struct images images;
     struct error image_error; /* why there is no host image; code ERR_OK when there is */
     struct sandboxes sandboxes;
     struct slots slots;
