@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,22 +20,6 @@ static struct image *find(struct images *images, const char *name)
             return &images->items[i];
     }
     return NULL;
-}
-
-/* Absolute and without anything that is not a plain name, so that walking it is walking the names.
- */
-static bool is_plain_path(const char *path)
-{
-    size_t length = strlen(path);
-    if (path[0] != '/' || length < 2 || length >= PATH_MAX || path[length - 1] == '/')
-        return false;
-    for (const char *slash = path; slash != NULL; slash = strchr(slash + 1, '/')) {
-        size_t name = strcspn(slash + 1, "/");
-        if (name == 0 || (name == 1 && slash[1] == '.') ||
-            (name == 2 && slash[1] == '.' && slash[2] == '.'))
-            return false;
-    }
-    return true;
 }
 
 int images_add(struct images *images, const char *text, struct error *err)
@@ -59,7 +42,7 @@ int images_add(struct images *images, const char *text, struct error *err)
     if (find(images, image.name) != NULL)
         return error_set(err, ERR_INVALID, "image '%s' is given twice", image.name);
     image.path = equals + 1;
-    if (!is_plain_path(image.path))
+    if (!str_is_plain_path(image.path))
         return error_set(err, ERR_INVALID,
                          "image '%s': '%.200s' is not an absolute path without '.', '..' and "
                          "superfluous slashes",
