@@ -256,11 +256,8 @@ static int read_document(const struct toml *doc, const char *name, struct server
         const char *title;
         int (*read)(const struct section *, struct server_config *, struct error *);
     } sections[] = {
-        {"server", read_server},
-        {"log", read_log},
-        {"runtime", read_runtime},
-        {"launcher", read_launcher},
-        {"images", read_images},
+        {"server", read_server},     {"log", read_log},       {"runtime", read_runtime},
+        {"launcher", read_launcher}, {"images", read_images},
     };
     for (size_t i = 0; i < ARRAY_LEN(sections); i++) {
         struct section section = {.doc = doc, .name = name, .title = sections[i].title};

@@ -38,10 +38,11 @@ const struct server_image *server_images_find(const struct server_images *images
 static int check_name(const struct server_images *images, const char *name, struct error *err)
 {
     if (!message_is_image_name(name) || str_equal(name, HOST_IMAGE))
-        return error_set(err, ERR_INVALID,
-                         "an image's name has 1 to %d characters of [A-Za-z0-9._:/@+-], begins with "
-                         "a letter or digit, has no '..' and is not \"" HOST_IMAGE "\"",
-                         MESSAGE_IMAGE_MAX - 1);
+        return error_set(
+            err, ERR_INVALID,
+            "an image's name has 1 to %d characters of [A-Za-z0-9._:/@+-], begins with "
+            "a letter or digit, has no '..' and is not \"" HOST_IMAGE "\"",
+            MESSAGE_IMAGE_MAX - 1);
     if (images->names.count >= SERVER_IMAGES_MAX)
         return error_set(err, ERR_INVALID, "there are more than %d images", SERVER_IMAGES_MAX);
     return 0;

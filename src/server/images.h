@@ -1,5 +1,5 @@
-/* The directory images of the configuration: [images.NAME]. The launcher opens the directories; here
- * is what the sandboxes made from them begin with. */
+/* The directory images of the configuration: [images.NAME]. The launcher opens the directories;
+ * here is what the sandboxes made from them begin with. */
 #pragma once
 
 #include <stddef.h>
