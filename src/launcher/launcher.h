@@ -9,6 +9,7 @@
 #include "launcher/idrange.h"
 #include "launcher/images.h"
 #include "launcher/loop.h"
+#include "launcher/meter.h"
 #include "launcher/options.h"
 #include "launcher/peer.h"
 #include "launcher/remove.h"
@@ -27,6 +28,7 @@ struct launcher {
     struct images images;
     struct error image_error; /* why there is no host image; code ERR_OK when there is */
     struct sandboxes sandboxes;
+    struct meters meters;
     struct slots slots;
     struct remover remover;
     struct peers peers;

@@ -48,6 +48,7 @@ struct slot_plan {
 struct slot_order {
     char id[ID_UUID_LEN + 1];
     struct cgroup_limits limits;
+    uint32_t open_files; /* of each process */
 };
 
 enum slot_report_kind {

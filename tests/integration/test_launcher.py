@@ -941,7 +941,7 @@ class OtherWays(LauncherTest):
                    "exec \"$@\"")
         self.start(wrapper=("unshare", "--mount", "--propagation", "unchanged", "sh", "-c", prepare,
                             "sh"))
-        self.assertIn("cgroup v2 (memory no, cpu no, pids no)", self.log)
+        self.assertIn("cgroup v2 (memory no, cpu no, pids no, io no)", self.log)
         client = self.connect()
         for limit in ({"memory": 64 << 20}, {"cpu": 100}, {"pids": 10}):
             result = client.ask(CREATE, create_body(str(uuid.uuid4()), **limit))
