@@ -94,6 +94,8 @@ static int start(struct launcher *launcher, struct error *err)
     if (r == 0)
         r = seccomp_filter_build(&launcher->filter, err);
     if (r == 0)
+        disk_open(&launcher->disks, &launcher->state);
+    if (r == 0)
         r = adopt_all(launcher, err);
     if (r < 0)
         return r;
@@ -112,6 +114,7 @@ static void stop(struct launcher *launcher)
 {
     launcher->loop.stop = true;
     peer_close_all(launcher);
+    disk_change_forget_all(launcher);
     slot_free_all(launcher);
     remove_done(launcher);
     meter_save_all(launcher);

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "launcher/cgroup.h"
+#include "launcher/disk.h"
+#include "launcher/disk_change.h"
 #include "launcher/idrange.h"
 #include "launcher/images.h"
 #include "launcher/loop.h"
@@ -23,6 +25,8 @@ struct launcher {
     struct loop loop;
     struct state state;
     struct cgroups cgroups;
+    struct disks disks;
+    struct disk_changes disk_changes;
     struct seccomp_filter filter;
     struct idrange ranges;
     struct images images;

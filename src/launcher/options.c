@@ -15,8 +15,10 @@
 
 const char options_usage[] =
     "usage: opensandbox-launcher --listen SOCKET --state DIR --execd FILE [options]\n"
+    "       opensandbox-launcher check [--state DIR] [--cgroup-parent NAME] [-o json]\n"
     "\n"
     "The privileged helper of opensandbox-server: makes and removes sandboxes.\n"
+    "With `check` it only says what this machine offers for that; see check --help.\n"
     "\n"
     "  --listen SOCKET       serve on this unix socket (SOCK_SEQPACKET)\n"
     "  --fd N                serve the connected socket inherited as descriptor N instead\n"
@@ -43,7 +45,7 @@ static int set_number(const char *name, const char *value, uint64_t max, uint64_
 }
 
 /* A relative path of plain names: it is joined to the cgroup mount points. */
-static bool is_group_path(const char *path)
+bool options_is_group_path(const char *path)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                   "._-/:@";
@@ -80,7 +82,7 @@ static int set_option(struct options *options, const char *name, const char *val
         options->meter_s = (unsigned)number;
     } else if (str_equal(name, "--cgroup-parent")) {
         options->cgroup_parent = value;
-        if (!is_group_path(value))
+        if (!options_is_group_path(value))
             r = error_set(err, ERR_INVALID, "--cgroup-parent '%s' is not a relative group path",
                           value);
     } else if (str_equal(name, "--log-format")) {

@@ -31,3 +31,6 @@ struct options { /* strings are borrowed from argv */
 
 int options_parse(int argc, char **argv, struct options *ret, struct error *err);
 extern const char options_usage[];
+
+/* A relative path of plain names: it is joined to the cgroup mount points. */
+bool options_is_group_path(const char *path);

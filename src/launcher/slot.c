@@ -277,6 +277,7 @@ static int start_process(struct slot *slot, int control, struct error *err)
             .shape = &slot->shape,
             .state = &launcher->state,
             .filter = &launcher->filter,
+            .disks = &launcher->disks,
             .cgroups = launcher->cgroups,
             .cgroup = slot->cgroup,
             .directory = slot->directory,

@@ -33,6 +33,19 @@ static int make_directory(struct slot_context *slot)
     return slot->sandbox_fd < 0 ? -errno : 0;
 }
 
+static int make_disk(struct slot_context *slot)
+{
+    const struct disk_place place = {
+        .launcher_path = slot->plan.state->launcher_path,
+        .sandbox_fd = slot->sandbox_fd,
+        .scratch_fd = slot->scratch_fd,
+        .range = slot->plan.range,
+        .bytes = slot->plan.shape->disk_bytes,
+    };
+    slot->upper_fd = disk_make(slot->plan.disks, &place);
+    return MIN(slot->upper_fd, 0);
+}
+
 static int make_empty(int dir_fd, const char *path, mode_t mode, uid_t owner)
 {
     AUTO_CLOSE int fd = openat(dir_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -42,7 +55,7 @@ static int make_empty(int dir_fd, const char *path, mode_t mode, uid_t owner)
 static int make_ours(struct slot_context *slot, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (mkdirat(slot->sandbox_fd, names[i], 0700) < 0)
+        if (mkdirat(slot->upper_fd, names[i], 0700) < 0)
             return -errno;
     }
     return 0;
@@ -51,8 +64,8 @@ static int make_ours(struct slot_context *slot, const char *const *names, size_t
 static int make_theirs(struct slot_context *slot, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (mkdirat(slot->sandbox_fd, names[i], 0755) < 0 ||
-            fchownat(slot->sandbox_fd, names[i], slot->base_id, slot->base_id, 0) < 0)
+        if (mkdirat(slot->upper_fd, names[i], 0755) < 0 ||
+            fchownat(slot->upper_fd, names[i], slot->base_id, slot->base_id, 0) < 0)
             return -errno;
     }
     return 0;
@@ -69,9 +82,9 @@ static int make_host_uppers(struct slot_context *slot)
     if (r == 0)
         r = make_theirs(slot, theirs, ARRAY_LEN(theirs));
     if (r == 0)
-        r = make_empty(slot->sandbox_fd, "upper/root/etc/hostname", 0644, slot->base_id);
+        r = make_empty(slot->upper_fd, "upper/root/etc/hostname", 0644, slot->base_id);
     if (r == 0)
-        r = make_empty(slot->sandbox_fd, "upper/root/etc/hosts", 0644, slot->base_id);
+        r = make_empty(slot->upper_fd, "upper/root/etc/hosts", 0644, slot->base_id);
     return r;
 }
 
@@ -132,8 +145,8 @@ static int mount_overlay(struct slot_context *slot, const char *name, const char
     char upper_path[32], work_path[32];
     snprintf(upper_path, sizeof(upper_path), "upper/%s", name);
     snprintf(work_path, sizeof(work_path), "work/%s", name);
-    AUTO_CLOSE int upper = openat(slot->sandbox_fd, upper_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    AUTO_CLOSE int work = openat(slot->sandbox_fd, work_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int upper = openat(slot->upper_fd, upper_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int work = openat(slot->upper_fd, work_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (upper < 0 || work < 0)
         return -errno;
     snprintf(upper_path, sizeof(upper_path), "/proc/self/fd/%d", upper);
@@ -158,8 +171,7 @@ static int attach_image(struct slot_context *slot)
         r = mounts_attach(slot->image_fd, slot->scratch_fd, "lower");
     if (r < 0)
         return r;
-    AUTO_CLOSE int upper =
-        openat(slot->sandbox_fd, "upper/root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int upper = openat(slot->upper_fd, "upper/root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     r = upper < 0 ? -errno : slot_fit_image(slot, slot->image_fd, upper);
     return r < 0 ? r : TAKE_FD(slot->image_fd);
 }
@@ -220,6 +232,7 @@ static int pivot(struct slot_context *slot)
 
 const struct slot_step slot_image_steps[] = {
     {"make the sandbox's directory", make_directory},
+    {"make its disk", make_disk},
     {"make the upper directories", make_uppers},
     {"make the socket", make_socket},
     {"mount the overlay of /", mount_root},

@@ -97,6 +97,7 @@ void slot_process_run(const struct slot_plan *plan)
         .userns_fd = -1,
         .socket_fd = -1,
         .sandbox_fd = -1,
+        .upper_fd = -1,
         .root_fd = -1,
         .image_fd = -1,
     };

@@ -16,6 +16,7 @@
 #include "base/id.h"
 #include "base/macros.h"
 #include "launcher/cgroup.h"
+#include "launcher/disk.h"
 #include "launcher/seccomp_filter.h"
 #include "launcher/state.h"
 #include "runtime/native/message.h"
@@ -26,7 +27,7 @@
 
 struct slot_shape {
     char image[MESSAGE_IMAGE_MAX]; /* "host" or the name of a directory image */
-    uint64_t disk_bytes;           /* 0: no limit */
+    uint64_t disk_bytes;           /* disk_shape_bytes() of its limit; 0: none needed */
     bool read_only;                /* the root file system */
 };
 
@@ -35,6 +36,7 @@ struct slot_shape {
 struct slot_plan {
     const struct state *state;
     const struct seccomp_filter *filter;
+    const struct disks *disks;
     const struct slot_shape *shape;
     struct cgroups cgroups; /* with the launcher's descriptors, replaced by the slot's */
     const char *cgroup;     /* also the name of its socket */
@@ -88,6 +90,7 @@ struct slot_context {
     int userns_fd;
     int socket_fd;
     int sandbox_fd; /* the sandbox's directory */
+    int upper_fd;   /* where its upper and work directories are: there, or on a disk of its own */
     int root_fd;
     int image_fd;     /* a directory image's tree, in the air */
     bool has_own_etc; /* /etc is a directory in which hostname and hosts are ours */

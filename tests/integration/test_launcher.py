@@ -110,7 +110,7 @@ class Result:
 class Sandbox:
     def __init__(self, body):
         (name, self.state, self.reason, self.status, self.oom, self.created, path,
-         _) = SANDBOX.unpack(body)
+         self.hit) = SANDBOX.unpack(body)
         self.id, self.socket = text(name), text(path)
 
 
