@@ -350,7 +350,7 @@ class ByHttp(unittest.TestCase):
         self.assertEqual(box.output("rm /root/fill; echo ok"), "ok")
 
     def test_bad_values(self):
-        for value in ("15Mi", "2Pi", "-1", "x", "64MiB", ""):
+        for value in ("15Mi", "2Pi", "-1", "x", "64Zi", ""):
             self.refused({"disk": value})
         self.refused({"disk": "64Mi", "ephemeral-storage": "65Mi"})
         self.assertIn("file system of the state directory", self.refused({"disk": "1Pi"}))
