@@ -110,19 +110,28 @@ static void read_io(const struct cgroups *groups, const char *name, const char *
     *ret_write = cgroup_text_io_v1(text, &groups->device, "Write");
 }
 
+/* Memory with swap has the same limit as memory alone and is charged first, so that is the counter
+ * that goes up; a kernel without swap accounting has only the other. */
+static void usage_memory(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
+{
+    const enum cgroup_controller memory = CGROUP_MEMORY;
+    char text[CGROUP_TEXT_MAX];
+    ret->memory_bytes = read_number(groups, memory, name, "work/memory.usage_in_bytes");
+    ret->memory_peak_bytes = read_number(groups, memory, name, "work/memory.max_usage_in_bytes");
+    if (cgroup_read(groups, memory, name, "work/memory.memsw.failcnt", text) == 0)
+        ret->memory_refused = cgroup_text_number(text);
+    else
+        ret->memory_refused = read_number(groups, memory, name, "work/memory.failcnt");
+    ret->oom_kills = read_key(groups, memory, name, "work/memory.oom_control", "oom_kill");
+}
+
 static int usage(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
 {
     char text[CGROUP_TEXT_MAX];
     if (faccessat(groups->items[0].fd, name, F_OK, 0) < 0)
         return -errno;
-    if (cgroup_has(groups, CGROUP_MEMORY)) {
-        const enum cgroup_controller memory = CGROUP_MEMORY;
-        ret->memory_bytes = read_number(groups, memory, name, "work/memory.usage_in_bytes");
-        ret->memory_peak_bytes =
-            read_number(groups, memory, name, "work/memory.max_usage_in_bytes");
-        ret->memory_refused = read_number(groups, memory, name, "work/memory.failcnt");
-        ret->oom_kills = read_key(groups, memory, name, "work/memory.oom_control", "oom_kill");
-    }
+    if (cgroup_has(groups, CGROUP_MEMORY))
+        usage_memory(groups, name, ret);
     if (cgroup_has(groups, CGROUP_PIDS)) {
         ret->pids = (uint32_t)read_number(groups, CGROUP_PIDS, name, "work/pids.current");
         ret->pids_refused = read_key(groups, CGROUP_PIDS, name, "work/pids.events", "max");
