@@ -20,7 +20,7 @@ from pathlib import Path
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../support")]
 from harness import Machine, Server, text_of, wait_until  # noqa: E402
-from test_launcher import (CONFLICT, CREATE, INVALID, NOT_FOUND, OK, PRIVATE_MOUNTS, REMOVE,  # noqa: E402
+from launcher import (CONFLICT, CREATE, INVALID, NOT_FOUND, OK, PRIVATE_MOUNTS, REMOVE,  # noqa: E402
                            UNSUPPORTED, LauncherTest, create_body, eventually, id_body, inside,
                            limits_body)
 
@@ -115,7 +115,7 @@ class ByMessage(LauncherTest):
     def usage(self, sandbox):
         # One page is enough for these tests.
         self.client.sequence += 1
-        from test_launcher import HEADER, packet
+        from launcher import HEADER, packet
         self.client.socket.send(packet(STAT, self.client.sequence, id_body("")))
         while True:
             data = self.client.socket.recv(65536)
