@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,12 @@ void remove_after(struct launcher *launcher, int pidfd, const char *name, const 
     }
     item->next = launcher->remover.dying;
     launcher->remover.dying = item;
+}
+
+void remove_kill_dying(struct launcher *launcher)
+{
+    for (struct remove_item *item = launcher->remover.dying; item != NULL; item = item->next)
+        process_signal(item->pidfd, SIGKILL);
 }
 
 /* In the worker. */

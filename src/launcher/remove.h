@@ -39,5 +39,7 @@ void remove_later(struct launcher *launcher, const char *name, const char *cgrou
 void remove_after(struct launcher *launcher, int pidfd, const char *name, const char *cgroup,
                   unsigned range);
 
+void remove_kill_dying(struct launcher *launcher); /* again */
+
 /* Everything a former launcher left in loose/; reserves the ranges. */
 void remove_leftovers(struct launcher *launcher);

@@ -278,12 +278,42 @@ static void discard(struct sandbox *sandbox, struct peer_reply reply)
     forget(sandbox);
 }
 
-/* A process that was killed may take longer to end than anybody wants to wait: for everybody else the
- * sandbox is gone now. */
+/* Whatever became of the process that should have done it: the sandbox is to end. */
+static void disk_is_dropped(struct launcher *launcher, const char *id,
+                            const struct message_limits *limits, struct peer_reply reply,
+                            const struct error *err)
+{
+    (void)limits;
+    (void)reply;
+    if (err->code != ERR_OK)
+        log_debug("sandbox %s: %s", id, err->message);
+    remove_kill_dying(launcher);
+}
+
+/* What the sandbox has written to a loop file and the kernel has not would be written first, though
+ * it is deleted next. Whether that is being taken care of, and its end with it. */
+static bool drop_disk(struct sandbox *sandbox)
+{
+    struct launcher *launcher = sandbox->launcher;
+    const char *id = sandbox->record.id;
+    if (launcher->disks.way != DISK_LOOP || sandbox->record.limits.disk_bytes == 0 ||
+        sandbox->record.frozen || sandbox->killing != MESSAGE_EXIT_NONE ||
+        disk_change_pending(launcher, id))
+        return false;
+    AUTO_CLOSE int dir = sandbox_open_directory(sandbox, NULL);
+    if (dir < 0 || disk_change_drop(launcher, id, dir, sandbox->pidfd, disk_is_dropped, NULL) < 0)
+        return false;
+    sandbox->killing = MESSAGE_EXIT_KILLED;
+    return true;
+}
+
+/* A process that was killed may take longer to end than anybody wants to wait: for everybody else
+ * the sandbox is gone now. */
 static void discard_running(struct sandbox *sandbox, struct peer_reply reply)
 {
     struct launcher *launcher = sandbox->launcher;
-    sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
+    if (!drop_disk(sandbox))
+        sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
     loop_unwatch(&launcher->loop, &sandbox->exit_source);
     launcher->sandboxes.running--;
     sandbox->state = SANDBOX_EXITED;
@@ -376,20 +406,15 @@ struct cgroup_limits sandbox_cgroup_limits(const struct message_limits *limits)
 }
 
 /* Whether a slot of this shape can be made here. */
-static int shape_check(const struct launcher *launcher, const struct slot_shape *shape,
-                       struct error *err)
+static int shape_check(struct launcher *launcher, const struct slot_shape *shape, struct error *err)
 {
+    int fd;
     if (!str_equal(shape->image, SLOT_IMAGE_HOST))
-        return error_set(err, ERR_NOT_FOUND, "no image '%s'; this launcher has: %s", shape->image,
-                         SLOT_IMAGE_HOST);
-    if (launcher->image_error.code != ERR_OK) {
-        *err = launcher->image_error;
-        return -1;
-    }
-    if (shape->read_only)
-        return error_set(err, ERR_UNSUPPORTED,
-                         "a read-only root file system cannot be made by this launcher");
-    return 0;
+        return images_get(&launcher->images, shape->image, &fd, err);
+    if (launcher->image_error.code == ERR_OK)
+        return 0;
+    *err = launcher->image_error;
+    return -1;
 }
 
 static int check_request(struct launcher *launcher, const struct message_create *request,
