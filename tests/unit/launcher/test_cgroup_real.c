@@ -164,11 +164,17 @@ static bool is_gone(void)
     return cgroup_remove(&groups, SLOT) == 0;
 }
 
+static bool is_reaped(void)
+{
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+    return waitpid(-1, NULL, WNOHANG) < 0;
+}
+
 static void finish(void)
 {
     assert_int_equal(cgroup_kill(&groups, SLOT), 0);
-    while (waitpid(-1, NULL, 0) > 0)
-        ;
+    assert_true(wait_for(is_reaped));
     assert_true(wait_for(is_gone));
     assert_int_equal(cgroup_remove(&groups, SLOT), 0); /* absent is success */
 }
@@ -179,10 +185,9 @@ static int clear(void **state)
     (void)state;
     if (groups.count == 0)
         return 0;
+    cgroup_freeze(&groups, SLOT, false);
     cgroup_kill(&groups, SLOT);
-    while (waitpid(-1, NULL, 0) > 0)
-        ;
-    return wait_for(is_gone) ? 0 : -1;
+    return wait_for(is_reaped) && wait_for(is_gone) ? 0 : -1;
 }
 
 static void test_limits_are_set_and_lifted(void **state)
