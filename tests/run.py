@@ -116,7 +116,7 @@ def is_quick(name):
 
 def drives_our_programs(name):
     """Integration suites that are worth running with sanitizers, too."""
-    return name.startswith("execd") or name in {"specs", "server", "launcher"}
+    return name.startswith("execd") or name in {"specs", "server", "launcher", "check"}
 
 
 def select(which, build):
