@@ -303,16 +303,17 @@ static void sandbox_exited(struct loop_source *source)
     log_debug("sandbox %s ended: reason %u, status %d", sandbox->record.id,
               sandbox->record.exit_reason, sandbox->record.exit_status);
 
+    /* On disk before anybody hears of it: a launcher killed in between must not call it lost. */
+    if (!sandbox->removing) {
+        meter_save(sandbox);
+        write_record(sandbox);
+    }
     union message event;
     message_init(&event, MESSAGE_EXIT, 0);
     describe(sandbox, &event.exit.sandbox);
     peer_broadcast(launcher, &event);
-    if (sandbox->removing) {
+    if (sandbox->removing)
         discard(sandbox);
-    } else {
-        meter_save(sandbox);
-        write_record(sandbox);
-    }
     launcher_check_idle(launcher);
 }
 
@@ -355,20 +356,15 @@ struct cgroup_limits sandbox_cgroup_limits(const struct message_limits *limits)
 }
 
 /* Whether a slot of this shape can be made here. */
-static int shape_check(const struct launcher *launcher, const struct slot_shape *shape,
-                       struct error *err)
+static int shape_check(struct launcher *launcher, const struct slot_shape *shape, struct error *err)
 {
+    int fd;
     if (!str_equal(shape->image, SLOT_IMAGE_HOST))
-        return error_set(err, ERR_NOT_FOUND, "no image '%s'; this launcher has: %s", shape->image,
-                         SLOT_IMAGE_HOST);
-    if (launcher->image_error.code != ERR_OK) {
-        *err = launcher->image_error;
-        return -1;
-    }
-    if (shape->read_only)
-        return error_set(err, ERR_UNSUPPORTED,
-                         "a read-only root file system cannot be made by this launcher");
-    return 0;
+        return images_get(&launcher->images, shape->image, &fd, err);
+    if (launcher->image_error.code == ERR_OK)
+        return 0;
+    *err = launcher->image_error;
+    return -1;
 }
 
 static int check_request(struct launcher *launcher, const struct message_create *request,
