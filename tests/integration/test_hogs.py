@@ -65,13 +65,6 @@ class Hog:
     def oom_kills(self):
         return self.key("memory", "memory.oom_control", "memory.events", "oom_kill", work=True)
 
-    def memory_hits(self):
-        if V2:
-            return self.key("memory", "", "memory.events", "max", work=True)
-        # charged against both; which one refuses first is the kernel's business
-        return sum(int(self.read("memory", name, "", work=True)) for name in
-                   ("memory.failcnt", "memory.memsw.failcnt"))
-
     def pids(self):
         return int(self.read("pids", "pids.current", "pids.current", work=True))
 
@@ -229,7 +222,8 @@ while True:
         output = hog.box.output("head -c 192M /dev/zero >/root/big; for i in 1 2; do cat /root/big | wc -c; done")
         self.assertEqual(output.split(), [str(192 * MIB)] * 2)
         self.within(hog.memory_peak(), MEMORY, "peak")
-        self.assertGreater(hog.memory_hits(), 0)
+        if V2:  # version 1 has a counter, which some kernels have forgotten to count
+            self.assertGreater(hog.key("memory", "", "memory.events", "max", work=True), 0)
         self.assertEqual(hog.oom_kills(), 0)  # what is only cached is given back
         self.beside(hog, "while :; do cat /root/big >/dev/null; done")
         self.within(hog.memory_peak(), MEMORY, "peak")
