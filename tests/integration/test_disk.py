@@ -19,7 +19,7 @@ import uuid
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
-from harness import Machine, Server, wait_until  # noqa: E402
+from harness import Machine, Server  # noqa: E402
 from launcher import (CONFLICT, CREATE, HIT_DISK, INVALID, LIMITS, OK, PRIVATE_MOUNTS, REMOVE,  # noqa: E402
                       RUNNING, UNSUPPORTED, LauncherTest, create_body, eventually, id_body, inside,
                       set_limits_body)
@@ -209,6 +209,8 @@ class BothWays:
 
 
 class LoopOnly:
+    """Tests of loop files."""
+
     def directory(self, sandbox):
         return Path(self.state) / "launcher/sandboxes" / sandbox
 
@@ -387,21 +389,24 @@ class ByHttp(unittest.TestCase):
         self.assertEqual(box.output("rm /root/fill; echo ok"), "ok")
 
     def test_bad_values(self):
-        for value in ("15Mi", "2Pi", "-1", "x", "64Zi", ""):
-            self.refused({"disk": value})
+        for value in ("15Mi", "2Pi", "-1", "x", "64MB!", ""):
+            with self.subTest(value=value):
+                self.refused({"disk": value})
         self.refused({"disk": "64Mi", "ephemeral-storage": "65Mi"})
         self.assertIn("file system of the state directory", self.refused({"disk": "1Pi"}))
 
     def test_removal_leaves_nothing(self):
-        before = Machine.snapshot()
+        instance = re.search(r"instance (\w+)", self.server.log_path.read_text()).group(1)
+        devices, before = our_loop_devices(instance), Machine.snapshot()
         box = self.server.create(resourceLimits={"disk": "64Mi"})
         box.output("head -c 10000000 /dev/zero > /root/x")
+        folder = self.server.state / "state/launcher/sandboxes" / box.id
+        self.assertTrue(folder.exists())
         box.delete()
-        log = self.server.log_path.read_text()
-        instance = re.search(r"instance (\w+)", log).group(1)
-        wait_until(lambda: not our_loop_devices(instance), what="loop device is free")
-        after = Machine.snapshot()
-        self.assertEqual([line for line in Machine.difference(before, after) if line.startswith("mounts")], [])
+        self.assertEqual(our_loop_devices(instance), devices)
+        self.assertFalse(folder.exists())
+        difference = Machine.difference(before, Machine.snapshot())
+        self.assertEqual([line for line in difference if line.startswith("mounts")], [])
 
     def test_restart_of_everything(self):
         box = self.server.create(resourceLimits={"disk": "64Mi"})
