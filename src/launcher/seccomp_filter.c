@@ -76,17 +76,10 @@ static size_t emit_branch(struct builder *to, uint16_t test, uint32_t k, size_t 
     return emit(to, BPF_JMP | test | BPF_K, k, to->used - yes - 1, to->used - no - 1);
 }
 
-/* An instruction that goes on with the next; next must be the last written or is jumped to. */
-static size_t emit_step(struct builder *to, uint16_t code, uint32_t k, size_t next)
+/* Goes on with what was written last. */
+static size_t emit_load(struct builder *to, size_t offset)
 {
-    if (next + 1 != to->used)
-        emit(to, BPF_JMP | BPF_JA, (uint32_t)(to->used - next - 1), 0, 0);
-    return emit(to, code, k, 0, 0);
-}
-
-static size_t emit_load(struct builder *to, size_t offset, size_t next)
-{
-    return emit_step(to, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, next);
+    return emit(to, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
 }
 
 static size_t emit_answer(struct builder *to, uint32_t answer)
@@ -103,10 +96,10 @@ static size_t emit_half(struct builder *to, size_t offset, uint32_t mask, uint32
 {
     if (mask == 0)
         return yes;
-    size_t at = emit_branch(to, BPF_JEQ, value, yes, no);
+    emit_branch(to, BPF_JEQ, value, yes, no);
     if (mask != UINT32_MAX)
-        at = emit_step(to, BPF_ALU | BPF_AND | BPF_K, mask, at);
-    return emit_load(to, offset, at);
+        emit(to, BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
+    return emit_load(to, offset);
 }
 
 /* Both architectures are little endian: the low half comes first. */
@@ -150,11 +143,11 @@ static size_t emit_tree(struct builder *to, const struct range *ranges, size_t c
 static void emit_program(struct builder *to, uint32_t audit_arch, const struct range *ranges,
                          size_t count)
 {
-    size_t at = emit_tree(to, ranges, count);
-    at = emit_load(to, offsetof(struct seccomp_data, nr), at);
+    emit_tree(to, ranges, count);
+    size_t native = emit_load(to, offsetof(struct seccomp_data, nr));
     size_t foreign = emit_answer(to, SECCOMP_TABLE_DEFAULT);
-    at = emit_branch(to, BPF_JEQ, audit_arch, at, foreign);
-    emit_load(to, offsetof(struct seccomp_data, arch), at);
+    emit_branch(to, BPF_JEQ, audit_arch, native, foreign);
+    emit_load(to, offsetof(struct seccomp_data, arch));
 }
 
 static int set_verdict(struct verdict verdicts[NUMBERS], const char *name, uint32_t audit_arch,

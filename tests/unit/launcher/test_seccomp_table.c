@@ -175,8 +175,19 @@ static void test_known_numbers(void **state)
         {"execve", {59, 221}, ALLOWED},
         {"ptrace", {101, 117}, ALLOWED},
         {"futex", {202, 98}, ALLOWED},
-        {"mseal", {462, 462}, ALLOWED},
         {"uretprobe", {335, -1}, ALLOWED},
+        {"uprobe", {336, -1}, ALLOWED},
+        {"cachestat", {451, 451}, ALLOWED},
+        {"fchmodat2", {452, 452}, ALLOWED},
+        {"map_shadow_stack", {453, 453}, ALLOWED},
+        {"futex_wake", {454, 454}, ALLOWED},
+        {"futex_wait", {455, 455}, ALLOWED},
+        {"futex_requeue", {456, 456}, ALLOWED},
+        {"mseal", {462, 462}, ALLOWED},
+        {"setxattrat", {463, 463}, ALLOWED},
+        {"getxattrat", {464, 464}, ALLOWED},
+        {"listxattrat", {465, 465}, ALLOWED},
+        {"removexattrat", {466, 466}, ALLOWED},
         {"clone3", {435, 435}, REFUSED(ENOSYS)},
         {"mount", {165, 40}, REFUSED(EPERM)},
         {"umount2", {166, 39}, REFUSED(EPERM)},
@@ -304,44 +315,50 @@ static void test_other_architectures_are_refused(void **state)
     seccomp_filter_done(&filter);
 }
 
-/* A table whose program is so long that its tree needs jumps farther than a conditional one goes.
- */
-static void test_long_program(void **state)
+/* Tables whose programs are so long that their trees need jumps farther than a conditional one
+ * goes: each call has a rule of its own, of one to three conditions on whole registers. */
+static void check_long_program(size_t conditions)
 {
-    (void)state;
-    enum { COUNT = 300 };
+    enum { COUNT = 180 };
     static struct seccomp_case cases[COUNT];
     static struct seccomp_rule rules[COUNT];
     static struct seccomp_group table[COUNT];
     static char names[COUNT][32];
+    const uint64_t mask = 0x7fffffff7fffffff, value = 5ull << 32;
     struct error err = ERROR_INIT;
     struct seccomp_filter filter;
-    size_t count = 0;
     for (int number = 0; number < COUNT; number++) {
-        AUTO_FREE char *name =
-            seccomp_syscall_resolve_num_arch(AUDIT_ARCH_X86_64, number); /* the library's malloc */
-        if (name == NULL)
-            continue;
-        snprintf(names[count], sizeof(names[count]), "%s", name);
-        cases[count] = (struct seccomp_case){{{UINT64_MAX, (uint64_t)number << 33, 5}},
-                                             REFUSED((uint32_t)number + 1)};
-        rules[count] = (struct seccomp_rule){&cases[count], 1, REFUSED((uint32_t)number + 2000)};
-        table[count] = (struct seccomp_group){names[count], &rules[count], 0};
-        count++;
+        AUTO_FREE char *name = seccomp_syscall_resolve_num_arch(AUDIT_ARCH_X86_64, number);
+        assert_non_null(name);
+        snprintf(names[number], sizeof(names[number]), "%s", name);
+        cases[number] = (struct seccomp_case){.answer = REFUSED((uint32_t)number + 1)};
+        for (size_t i = 0; i < conditions; i++)
+            cases[number].all[i] = (struct seccomp_condition){mask, value, (uint8_t)i};
+        rules[number] = (struct seccomp_rule){&cases[number], 1, REFUSED(3000)};
+        table[number] = (struct seccomp_group){names[number], &rules[number], 0};
     }
-    assert_true(count > 250);
-    assert_int_equal(seccomp_filter_compile(&filter, AUDIT_ARCH_X86_64, table, count, &err), 0);
-    assert_true(filter.program.len > 1500);
+    assert_int_equal(seccomp_filter_compile(&filter, AUDIT_ARCH_X86_64, table, COUNT, &err), 0);
+    assert_true(filter.program.len > 1000);
     assert_true(bpf_is_valid(&filter.program));
-    for (size_t i = 0; i < count; i++) {
-        int number = seccomp_table_number(names[i], AUDIT_ARCH_X86_64);
+    for (int number = 0; number < COUNT; number++) {
         struct seccomp_data data = {.nr = number, .arch = AUDIT_ARCH_X86_64};
-        data.args[5] = (uint64_t)number << 33;
+        for (size_t i = 0; i < conditions; i++)
+            data.args[i] = value;
         assert_int_equal(bpf_run(&filter.program, &data, NULL), REFUSED((uint32_t)number + 1));
-        data.args[5] += 1;
-        assert_int_equal(bpf_run(&filter.program, &data, NULL), REFUSED((uint32_t)number + 2000));
+        for (size_t i = 0; i < conditions; i++) {
+            data.args[i] ^= 1ull << (number % 31);
+            assert_int_equal(bpf_run(&filter.program, &data, NULL), REFUSED(3000));
+            data.args[i] = value;
+        }
     }
     seccomp_filter_done(&filter);
+}
+
+static void test_long_programs(void **state)
+{
+    (void)state;
+    for (size_t conditions = 1; conditions <= SECCOMP_CONDITIONS_MAX; conditions++)
+        check_long_program(conditions);
 }
 
 static void test_impossible_tables(void **state)
@@ -470,7 +487,7 @@ int main(void)
         cmocka_unit_test(test_every_name_exists),
         cmocka_unit_test(test_is_a_tree),
         cmocka_unit_test(test_other_architectures_are_refused),
-        cmocka_unit_test(test_long_program),
+        cmocka_unit_test(test_long_programs),
         cmocka_unit_test(test_impossible_tables),
         cmocka_unit_test(test_machine_refuses),
 #if defined(__x86_64__)
