@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "base/macros.h"
@@ -127,6 +128,19 @@ static const struct seccomp_case memfd_cases[] = {
     {{{MFD_HUGETLB, 0, 1}}, ALLOW},
 };
 
+/* The launcher sets the core limit to 1: where the host hands core dumps to a program of its own,
+ * that alone keeps the kernel from running it, as root, on what a sandbox wrote; 0 does not. So it
+ * stays 1. Programs that give up core dumps, which some insist on, are told that they have. */
+static const struct seccomp_case setrlimit_cases[] = {
+    {{{INT, RLIMIT_CORE, 0}}, REFUSE(0)},
+};
+
+static const struct seccomp_case prlimit_cases[] = {
+    {{{INT, RLIMIT_CORE, 1}, {UINT64_MAX, 0, 2}}, ALLOW},     /* only asks */
+    {{{INT, RLIMIT_CORE, 1}, {UINT64_MAX, 0, 3}}, REFUSE(0)}, /* only sets */
+    {{{INT, RLIMIT_CORE, 1}}, REFUSE(EPERM)},                 /* both: there is no answer to give */
+};
+
 const struct seccomp_group seccomp_table[] = {
     /* Files. mknod makes pipes and sockets; the kernel refuses device nodes in a user namespace.
      * chroot leads to a part of what one has already. A handle of name_to_handle_at is good for
@@ -185,11 +199,14 @@ const struct seccomp_group seccomp_table[] = {
     /* Identity, limits, scheduling of one's own. */
     {"getuid geteuid getgid getegid setuid setgid setreuid setregid setresuid getresuid "
      "setresgid getresgid setfsuid setfsgid getgroups setgroups capget capset getrlimit "
-     "setrlimit prlimit64 getrusage getpriority setpriority ioprio_get ioprio_set sched_yield "
+     "getrusage getpriority setpriority ioprio_get ioprio_set sched_yield "
      "sched_getparam sched_setparam sched_getscheduler sched_setscheduler sched_get_priority_max "
      "sched_get_priority_min sched_rr_get_interval sched_getaffinity sched_setaffinity "
      "sched_getattr sched_setattr getcpu uname sysinfo times getrandom",
      NULL, ALLOW},
+
+    {"setrlimit", RULE(setrlimit_cases, ALLOW), 0},
+    {"prlimit64", RULE(prlimit_cases, ALLOW), 0},
 
     /* Time. The adjusting ones also tell. */
     {"gettimeofday time clock_gettime clock_getres clock_nanosleep nanosleep alarm getitimer "

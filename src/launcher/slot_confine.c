@@ -74,12 +74,19 @@ static int open_null(struct slot_context *slot)
     return 0;
 }
 
-/* Only ever lowered: raising a hard limit takes a capability even root may lack. */
+/* Only ever lowered: raising a hard limit takes a capability even root may lack. Core dumps: 1 is
+ * too small for a file, and unlike 0 it also keeps the kernel from piping the dump to a program of
+ * the host (core(5)); the system call filter keeps it so. The scheduling limits may be a gift to
+ * whoever started the launcher. */
 static int set_rlimits(struct slot_context *slot)
 {
     (void)slot;
-    struct rlimit none = {0, 0}, files;
-    if (setrlimit(RLIMIT_CORE, &none) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
+    static const struct rlimit one = {1, 1}, none = {0, 0};
+    struct rlimit files;
+    if (setrlimit(RLIMIT_CORE, &one) < 0 && (errno != EPERM || setrlimit(RLIMIT_CORE, &none) < 0))
+        return -errno;
+    if (setrlimit(RLIMIT_RTPRIO, &none) < 0 || setrlimit(RLIMIT_NICE, &none) < 0 ||
+        getrlimit(RLIMIT_NOFILE, &files) < 0)
         return -errno;
     files.rlim_max = MIN(files.rlim_max, (rlim_t)NOFILE_MAX);
     files.rlim_cur = files.rlim_max;

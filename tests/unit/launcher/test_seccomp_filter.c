@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -167,6 +168,33 @@ static void test_personality(void **state)
     assert_int_equal(answer(SYS_personality, READ_IMPLIES_EXEC, 0, 0), EPERM);
 }
 
+/* The launcher's limit of 1 must stay, without anybody failing over it. */
+static void test_core_limit(void **state)
+{
+    (void)state;
+    static const struct rlimit one = {1, 1}, none = {0, 0};
+    struct rlimit now;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (setrlimit(RLIMIT_CORE, &one) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            seccomp_filter_load(&filter) < 0)
+            _exit(1);
+        if (setrlimit(RLIMIT_CORE, &none) != 0 || syscall(SYS_setrlimit, RLIMIT_CORE, &none) != 0)
+            _exit(2);
+        if (prlimit(0, RLIMIT_CORE, &none, &now) == 0 || errno != EPERM)
+            _exit(3);
+        if (getrlimit(RLIMIT_CORE, &now) != 0 || now.rlim_cur != 1 || now.rlim_max != 1)
+            _exit(4);
+        if (getrlimit(RLIMIT_STACK, &now) != 0 || setrlimit(RLIMIT_STACK, &now) != 0)
+            _exit(5);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 static void test_shared_resources(void **state)
 {
     (void)state;
@@ -211,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_sockets),
         cmocka_unit_test(test_terminal_input),
         cmocka_unit_test(test_personality),
+        cmocka_unit_test(test_core_limit),
         cmocka_unit_test(test_shared_resources),
 #if defined(__x86_64__)
         cmocka_unit_test(test_foreign_abis),
