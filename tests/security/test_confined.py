@@ -38,6 +38,12 @@ for n in range(1024):
 PIPES = r"^(/dev/null|pipe:\[\d+\])$"
 
 
+def session_keyrings(uid):
+    keys = subprocess.run(["cat", "/proc/keys"], user=uid, group=uid, extra_groups=[], capture_output=True,
+                          text=True, check=True).stdout
+    return set(re.findall(rf"^(\w+) .*\b{uid}\b.*keyring\s+_ses", keys, re.MULTILINE))
+
+
 class Confined(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -122,13 +128,12 @@ class Confined(unittest.TestCase):
         self.assertEqual(self.box.output("chrt -f 1 true 2>/dev/null || nice -n -1 true 2>&1 | grep -c nice"), "1")
 
     def test_own_session_keyring(self):
-        """The kernel tells a user which keyrings are his: there is a session keyring of sandbox root."""
-        pid = self.execd(self.box)
-        uid = int(Path(f"/proc/{pid}/uid_map").read_text().split()[1])
-        keys = subprocess.run(["cat", "/proc/keys"], user=uid, group=uid, extra_groups=[], capture_output=True,
-                              text=True, check=True).stdout
-        mine = [line for line in keys.splitlines() if re.search(rf"\b{uid}\b.*keyring\s+_ses", line)]
-        self.assertTrue(mine, keys)
+        """The kernel tells a user which keyrings are his: a new sandbox brings a new session keyring."""
+        before = {uid: session_keyrings(uid) for uid in range(0x20000000, 0x20000000 + 64 * 65536, 65536)}
+        box = self.server.create()
+        uid = int(Path(f"/proc/{self.execd(box)}/uid_map").read_text().split()[1])
+        self.assertTrue(session_keyrings(uid) - before[uid])
+        box.delete()
 
     def test_kernel_says_so(self):
         status = self.box.output("grep -E '^(NoNewPrivs|Seccomp|Seccomp_filters|CapInh|CapAmb):' /proc/self/status")
