@@ -25,9 +25,18 @@
 /* What is copied of /etc: how programs in /usr are found and set up, and nothing about this
  * machine's users, services, networks or keys. */
 static const char *const etc_allowed[] = {
-    "alternatives",  "ca-certificates.conf", "debian_version", "fonts",      "java-*",
-    "ld.so.cache",   "ld.so.conf",           "ld.so.conf.d",   "login.defs", "mime.types",
-    "nsswitch.conf", "os-release",           "python3*",
+    "alternatives",  "ca-certificates.conf",
+    "chromium.d",    "debian_version",
+    "fonts",         "java-*",
+    "ld.so.cache",   "ld.so.conf",
+    "ld.so.conf.d",  "locale.alias",
+    "login.defs",    "magic",
+    "magic.mime",    "mime.types",
+    "nsswitch.conf", "os-release",
+    "perl",          "protocols",
+    "python3*",      "rpc",
+    "services",      "terminfo",
+    "timezone",
 };
 
 static const char etc_passwd[] = "root:x:0:0:root:/root:/bin/bash\n"
