@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "launcher/copy.h"
 
 #define ENTRIES_MAX 100000u
@@ -66,7 +68,15 @@ static int make_directories(int root_fd, struct error *err)
     return 0;
 }
 
-/* There are about a thousand, so they are linked where that is possible: like /usr itself they are
+/* What is in a package; what its maintainer does when it comes and goes are scripts. "format" says
+ * how the names of the others are to be read. */
+static bool is_data(const char *name)
+{
+    return fnmatch("*.list", name, FNM_PERIOD) == 0 ||
+           fnmatch("*.md5sums", name, FNM_PERIOD) == 0 || str_equal(name, "format");
+}
+
+/* There are some thousands, so they are linked where that is possible: like /usr itself they are
  * then the host's files below an overlay, and dpkg never changes one in place. */
 static int link_or_copy(int from_fd, const char *name, int to_fd, struct copy_budget *budget,
                         struct error *err)
@@ -78,7 +88,6 @@ static int link_or_copy(int from_fd, const char *name, int to_fd, struct copy_bu
     return copy_tree(from_fd, name, to_fd, name, budget, err);
 }
 
-/* "format" says how the names of the others are to be read. */
 static int copy_file_lists(int host_fd, int root_fd, struct copy_budget *budget, struct error *err)
 {
     int from = openat(host_fd, INFO, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -93,8 +102,7 @@ static int copy_file_lists(int host_fd, int root_fd, struct copy_budget *budget,
     int r = 0;
     struct dirent *entry;
     while (r == 0 && (entry = readdir(dir)) != NULL) {
-        if (fnmatch("*.list", entry->d_name, FNM_PERIOD) == 0 ||
-            fnmatch("format", entry->d_name, 0) == 0)
+        if (is_data(entry->d_name))
             r = link_or_copy(dirfd(dir), entry->d_name, to, budget, err);
     }
     closedir(dir);

@@ -90,9 +90,15 @@ class Docs(unittest.TestCase):
         self.assertIn('"text":"12"', output)
         self.assertIn("execution_complete", output)
 
+    def test_isolation_finding_what_was_refused(self):
+        (text,) = [t for lang, t in blocks(ROOT / "docs/isolation.md") if lang == "sh"]
+        box = self.server.create()
+        self.assertRegex(box.output(text), r"unshare\(CLONE_NEWUSER\) += -1 EPERM")
+        box.delete()
+
     def test_every_block_is_known(self):
         known = {"execd.md": {"sh": 1}, "README.md": {"sh": 3, "python": 1, "": 1}, "configuration.md": {"toml": 1},
-                 "testing.md": {"sh": 1}, "architecture.md": {}, "api.md": {}}
+                 "testing.md": {"sh": 1}, "architecture.md": {}, "api.md": {}, "isolation.md": {"sh": 1}}
         for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
             counts = {}
             for language, _ in blocks(path):

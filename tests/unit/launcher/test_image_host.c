@@ -84,6 +84,7 @@ static int setup(void **state)
     put("host/var/lib/dpkg/diversions", 0644);
     put("host/var/lib/dpkg/info/format", 0644);
     put("host/var/lib/dpkg/info/gcc.list", 0644);
+    put("host/var/lib/dpkg/info/gcc.md5sums", 0644);
     put("host/var/lib/dpkg/info/gcc.postinst", 0755);
     put("host/var/lib/dpkg/info/hidden.list", 0640);
     put("host/etc/apt/sources.list", 0644);
@@ -172,6 +173,7 @@ static void test_packages(void **state)
     check_text("image-host/root/var/lib/dpkg/statoverride", ""); /* names users of the host */
     check_text("image-host/root/var/lib/dpkg/info/gcc.list", "text\n");
     assert_true(has("image-host/root/var/lib/dpkg/info/format"));
+    assert_true(has("image-host/root/var/lib/dpkg/info/gcc.md5sums"));
     assert_false(has("image-host/root/var/lib/dpkg/info/gcc.postinst"));
     assert_false(has("image-host/root/var/lib/dpkg/info/hidden.list")); /* not for everybody */
     assert_false(has("image-host/root/etc/apt/auth.conf"));
