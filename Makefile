@@ -39,7 +39,7 @@ run:
 	@exec python3 scripts/run.py $(BUILD)/bin
 
 test:
-	@sh scripts/deps.sh build run test bench
+	@sh scripts/deps.sh build run test programs bench
 	@$(MAKE) --no-print-directory build build-asan
 	@python3 tests/run.py --build $(BUILD) all
 
@@ -62,7 +62,7 @@ fuzz: build-fuzz
 	@python3 tests/fuzz/run.py --build $(BUILD) --seconds $(FUZZ_SECONDS)
 
 soak:
-	@sh scripts/deps.sh build run test bench soak
+	@sh scripts/deps.sh build run test programs bench soak
 	@$(MAKE) --no-print-directory build
 	@python3 tests/run.py --build $(BUILD) soak
 

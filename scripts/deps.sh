@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that the named groups need, and only those that are missing.
-# Usage: scripts/deps.sh GROUP...     groups: build run test bench soak
+# Usage: scripts/deps.sh GROUP...     groups: build run test programs bench soak
 # Everything present: returns at once without touching the network.
 set -eu
 
@@ -9,6 +9,10 @@ build="gcc libc6-dev cmake ninja-build pkg-config libuv1-dev libjansson-dev libs
 run="bash curl ca-certificates e2fsprogs python3"
 test="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm python3 python3-venv python3-pip
       python3-yaml debootstrap e2fsprogs procps iproute2 binutils util-linux busybox-static musl-tools vim-tiny"
+# What tests run inside sandboxes of the host image.
+programs="bash python3-numpy python3-pandas nodejs default-jdk-headless golang-go gcc libc6-dev git gdb
+          strace inotify-tools tmux sqlite3 tar python3-venv python3-pip python3-setuptools
+          python3-wheel apt dpkg chromium"
 bench="bubblewrap python3"
 soak="debootstrap"
 
@@ -18,10 +22,11 @@ for group in "$@"; do
     build) wanted="$wanted $build" ;;
     run) wanted="$wanted $run" ;;
     test) wanted="$wanted $test" ;;
+    programs) wanted="$wanted $programs" ;;
     bench) wanted="$wanted $bench" ;;
     soak) wanted="$wanted $soak" ;;
     *)
-        echo "deps.sh: unknown group '$group' (build run test bench soak)" >&2
+        echo "deps.sh: unknown group '$group' (build run test programs bench soak)" >&2
         exit 2
         ;;
     esac

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "launcher/copy.h"
+#include "launcher/image_host_packages.h"
 
 #define NEW_DIR      IMAGE_HOST_DIR ".new"
 #define ENTRIES_MAX  20000u
@@ -24,9 +25,18 @@
 /* What is copied of /etc: how programs in /usr are found and set up, and nothing about this
  * machine's users, services, networks or keys. */
 static const char *const etc_allowed[] = {
-    "alternatives", "ca-certificates.conf", "debian_version", "fonts",
-    "java-*",       "ld.so.cache",          "ld.so.conf",     "ld.so.conf.d",
-    "mime.types",   "nsswitch.conf",        "os-release",     "python3*",
+    "alternatives",  "ca-certificates.conf",
+    "chromium.d",    "debian_version",
+    "fonts",         "java-*",
+    "ld.so.cache",   "ld.so.conf",
+    "ld.so.conf.d",  "locale.alias",
+    "login.defs",    "magic",
+    "magic.mime",    "mime.types",
+    "nsswitch.conf", "os-release",
+    "perl",          "protocols",
+    "python3*",      "rpc",
+    "services",      "terminfo",
+    "timezone",
 };
 
 static const char etc_passwd[] = "root:x:0:0:root:/root:/bin/bash\n"
@@ -201,6 +211,8 @@ static int build_root(int host_fd, int root_fd, struct error *err)
         r = make_link(root_fd, "var/lock", "/run/lock", err);
     if (r == 0)
         r = fill_etc(host_fd, root_fd, err);
+    if (r == 0)
+        r = image_host_packages(host_fd, root_fd, err);
     return r;
 }
 

@@ -1,268 +1,240 @@
-/* Namespaces need a word: a sandbox that can make a user namespace gets every capability inside it
- * and with them most of the kernel's attack surface (mount, netfilter, traffic control). So
- * unshare, setns and clone with a namespace flag are refused, and clone3, whose flags lie in memory
- * where no filter can look, answers ENOSYS: every libc then uses clone. */
+/* From the table to a program in three steps: each call number gets its verdict, neighbours with
+ * the same verdict become ranges, the ranges become a tree.
+ *
+ * Jumps of this machine go forward only, by at most 255 for conditional ones. The program is
+ * therefore written from its end: whatever an instruction jumps to is there already, and where it
+ * lies too far away, a jump without a condition, which reaches everything, is put in between. */
 #include "launcher/seccomp_filter.h"
 
 #include <errno.h>
 #include <linux/audit.h>
-#include <linux/netlink.h>
 #include <linux/seccomp.h>
-#include <sched.h>
-#include <seccomp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "base/mem.h"
+#include "launcher/seccomp_table.h"
 
 #if defined(__x86_64__)
 #define NATIVE_ARCH AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)
 #define NATIVE_ARCH AUDIT_ARCH_AARCH64
 #else
-#error "add this architecture's AUDIT_ARCH_ constant"
+#error "the table has no numbers of this architecture"
 #endif
 
-/* Separated by spaces. Names the library does not know on this architecture are skipped: they do
- * not exist there. */
-static const char *const allowed[] = {
-    /* files */
-    "read write open openat openat2 close close_range creat stat fstat lstat newfstatat statx "
-    "statfs fstatfs lseek pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 access "
-    "faccessat faccessat2 dup dup2 dup3 fcntl flock fsync fdatasync sync syncfs sync_file_range "
-    "truncate ftruncate fallocate getdents getdents64 getcwd chdir fchdir rename renameat "
-    "renameat2 mkdir mkdirat rmdir link linkat unlink unlinkat symlink symlinkat readlink "
-    "readlinkat chmod fchmod fchmodat chown fchown lchown fchownat umask utime utimes utimensat "
-    "futimesat mknod mknodat chroot sendfile splice tee vmsplice copy_file_range fadvise64 "
-    "readahead name_to_handle_at setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr "
-    "listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr ioctl pipe pipe2 "
-    "memfd_create memfd_secret inotify_init inotify_init1 inotify_add_watch inotify_rm_watch",
-    /* waiting */
-    "poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait "
-    "epoll_pwait2 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime "
-    "timerfd_gettime io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents",
-    /* memory */
-    "mmap munmap mprotect mremap msync madvise mincore brk mlock mlock2 munlock mlockall "
-    "munlockall remap_file_pages pkey_alloc pkey_free pkey_mprotect membarrier mbind "
-    "set_mempolicy get_mempolicy move_pages process_madvise process_mrelease process_vm_readv "
-    "process_vm_writev",
-    /* processes and threads */
-    "fork vfork execve execveat exit exit_group wait4 waitid getpid getppid gettid getpgid "
-    "getpgrp setpgid getsid setsid set_tid_address set_robust_list get_robust_list futex "
-    "futex_waitv rseq arch_prctl prctl ptrace kcmp pidfd_open pidfd_send_signal pidfd_getfd "
-    "kill tkill tgkill set_thread_area get_thread_area landlock_create_ruleset "
-    "landlock_add_rule landlock_restrict_self seccomp",
-    /* signals */
-    "rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigqueueinfo "
-    "rt_tgsigqueueinfo rt_sigsuspend sigaltstack pause restart_syscall",
-    /* identity and limits */
-    "getuid geteuid getgid getegid setuid setgid setreuid setregid setresuid getresuid "
-    "setresgid getresgid setfsuid setfsgid getgroups setgroups capget capset getrlimit "
-    "setrlimit prlimit64 getrusage getpriority setpriority ioprio_get ioprio_set sched_yield "
-    "sched_getparam sched_setparam sched_getscheduler sched_setscheduler sched_get_priority_max "
-    "sched_get_priority_min sched_rr_get_interval sched_getaffinity sched_setaffinity "
-    "sched_getattr sched_setattr getcpu uname sysinfo times getrandom",
-    /* time */
-    "gettimeofday time clock_gettime clock_getres clock_nanosleep nanosleep alarm getitimer "
-    "setitimer timer_create timer_delete timer_settime timer_gettime timer_getoverrun adjtimex "
-    "clock_adjtime",
-    /* sockets (socket itself is further down) and System V and POSIX ipc */
-    "socketpair connect accept accept4 bind listen getsockname getpeername getsockopt "
-    "setsockopt sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown shmget shmat shmctl "
-    "shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open mq_unlink "
-    "mq_timedsend mq_timedreceive mq_notify mq_getsetattr",
+#define NUMBERS 1024 /* more than any of the table; those above answer as unknown ones do */
+#define NEAR    250  /* a conditional jump's reach, less what may come in between */
+
+struct verdict {
+    const struct seccomp_rule *rule; /* NULL: answer */
+    uint32_t answer;
+    bool listed;
 };
 
-/* Younger than the library. These numbers are the same on every architecture. */
-static const int allowed_numbers[] = {
-    451, /* cachestat */
-    452, /* fchmodat2 */
-    454, /* futex_wake */
-    455, /* futex_wait */
-    456, /* futex_requeue */
-    462, /* mseal */
-    463, /* setxattrat */
-    464, /* getxattrat */
-    465, /* listxattrat */
-    466, /* removexattrat */
+struct range {
+    uint32_t first; /* to the next one's */
+    struct verdict verdict;
 };
 
-static const char *const refused[] = {
-    /* namespaces and mounts */
-    "unshare setns mount umount umount2 move_mount open_tree fsopen fsconfig fsmount fspick "
-    "mount_setattr pivot_root open_by_handle_at",
-    /* large and seldom needed parts of the kernel */
-    "bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register add_key "
-    "request_key keyctl fanotify_init fanotify_mark migrate_pages",
-    /* the machine */
-    "kexec_load kexec_file_load init_module finit_module delete_module create_module "
-    "query_module get_kernel_syms swapon swapoff reboot acct quotactl quotactl_fd sethostname "
-    "setdomainname settimeofday clock_settime stime syslog iopl ioperm vhangup lookup_dcookie "
-    "nfsservctl uselib _sysctl",
+/* code[0] is the program's last instruction. */
+struct builder {
+    struct sock_filter code[BPF_MAXINSNS];
+    size_t used;
+    bool full;
 };
 
-static const uint64_t personalities[] = {
-    0x0,                /* Linux */
-    0x8,                /* PER_LINUX32 */
-    0x20000,            /* UNAME26 */
-    0x20008,            /* both */
-    0xffffffff,         /* only asks */
-    0xffffffffffffffff, /* only asks, with the sign extended */
-};
-
-static const uint64_t namespace_flags[] = {
-    CLONE_NEWNS,   CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC,
-    CLONE_NEWUSER, CLONE_NEWPID,    CLONE_NEWNET,
-};
-
-static int add_names(scmp_filter_ctx ctx, uint32_t action, const char *const *groups, size_t count)
+static size_t emit(struct builder *to, uint16_t code, uint32_t k, size_t yes, size_t no)
 {
-    for (size_t i = 0; i < count; i++) {
-        AUTO_FREE char *names = mem_dup(groups[i]);
-        char *save = NULL;
-        for (char *name = strtok_r(names, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
-            int number = seccomp_syscall_resolve_name(name);
-            int r = number < 0 ? 0 : seccomp_rule_add(ctx, action, number, 0);
-            if (r < 0)
-                return r;
+    if (to->used == ARRAY_LEN(to->code)) {
+        to->full = true;
+        return to->used - 1;
+    }
+    to->code[to->used] =
+        (struct sock_filter){.code = code, .jt = (uint8_t)yes, .jf = (uint8_t)no, .k = k};
+    return to->used++;
+}
+
+/* An instruction that does the same as the one at target and can be reached by whatever is written
+ * next or second next. */
+static size_t bring_near(struct builder *to, size_t target)
+{
+    if (to->used - target <= NEAR)
+        return target;
+    return emit(to, BPF_JMP | BPF_JA, (uint32_t)(to->used - target - 1), 0, 0);
+}
+
+static size_t emit_branch(struct builder *to, uint16_t test, uint32_t k, size_t yes, size_t no)
+{
+    yes = bring_near(to, yes);
+    no = bring_near(to, no);
+    return emit(to, BPF_JMP | test | BPF_K, k, to->used - yes - 1, to->used - no - 1);
+}
+
+/* Goes on with what was written last. */
+static size_t emit_load(struct builder *to, size_t offset)
+{
+    return emit(to, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
+}
+
+static size_t emit_answer(struct builder *to, uint32_t answer)
+{
+    for (size_t i = to->used; i > 0 && to->used - i < NEAR; i--) {
+        if (to->code[i - 1].code == (BPF_RET | BPF_K) && to->code[i - 1].k == answer)
+            return i - 1;
+    }
+    return emit(to, BPF_RET | BPF_K, answer, 0, 0);
+}
+
+static size_t emit_half(struct builder *to, size_t offset, uint32_t mask, uint32_t value,
+                        size_t yes, size_t no)
+{
+    if (mask == 0)
+        return yes;
+    emit_branch(to, BPF_JEQ, value, yes, no);
+    if (mask != UINT32_MAX)
+        emit(to, BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
+    return emit_load(to, offset);
+}
+
+/* Both architectures are little endian: the low half comes first. */
+static size_t emit_condition(struct builder *to, const struct seccomp_condition *condition,
+                             size_t yes, size_t no)
+{
+    size_t offset = offsetof(struct seccomp_data, args) + condition->argument * sizeof(uint64_t);
+    yes = emit_half(to, offset + sizeof(uint32_t), (uint32_t)(condition->mask >> 32),
+                    (uint32_t)(condition->value >> 32), yes, no);
+    return emit_half(to, offset, (uint32_t)condition->mask, (uint32_t)condition->value, yes, no);
+}
+
+static size_t emit_rule(struct builder *to, const struct seccomp_rule *rule)
+{
+    size_t next = emit_answer(to, rule->otherwise);
+    for (size_t i = rule->count; i > 0; i--) {
+        const struct seccomp_case *one = &rule->cases[i - 1];
+        size_t at = emit_answer(to, one->answer);
+        for (size_t j = SECCOMP_CONDITIONS_MAX; j > 0; j--) {
+            if (one->all[j - 1].mask != 0)
+                at = emit_condition(to, &one->all[j - 1], at, next);
         }
+        next = at;
     }
+    return next;
+}
+
+/* As deep as the logarithm of the count. */
+static size_t emit_tree(struct builder *to, const struct range *ranges, size_t count)
+{
+    if (count == 1) {
+        const struct verdict *verdict = &ranges[0].verdict;
+        return verdict->rule ? emit_rule(to, verdict->rule) : emit_answer(to, verdict->answer);
+    }
+    size_t half = count / 2;
+    size_t right = emit_tree(to, ranges + half, count - half);
+    size_t left = emit_tree(to, ranges, half);
+    return emit_branch(to, BPF_JGE, ranges[half].first, right, left);
+}
+
+static void emit_program(struct builder *to, uint32_t audit_arch, const struct range *ranges,
+                         size_t count)
+{
+    emit_tree(to, ranges, count);
+    size_t native = emit_load(to, offsetof(struct seccomp_data, nr));
+    size_t foreign = emit_answer(to, SECCOMP_TABLE_DEFAULT);
+    emit_branch(to, BPF_JEQ, audit_arch, native, foreign);
+    emit_load(to, offsetof(struct seccomp_data, arch));
+}
+
+static int set_verdict(struct verdict verdicts[NUMBERS], const char *name, uint32_t audit_arch,
+                       const struct seccomp_group *group, struct error *err)
+{
+    int number = seccomp_table_number(name, audit_arch);
+    if (number < 0)
+        return 0; /* does not exist on this architecture */
+    if (number >= NUMBERS || verdicts[number].listed)
+        return error_set(err, ERR_INTERNAL, "system call '%s' (%d) cannot be listed%s", name,
+                         number, number < NUMBERS ? " twice" : "");
+    verdicts[number] =
+        (struct verdict){.rule = group->rule, .answer = group->answer, .listed = true};
     return 0;
 }
 
-static struct scmp_arg_cmp compare(unsigned argument, enum scmp_compare how, uint64_t value)
+static int read_table(struct verdict verdicts[NUMBERS], uint32_t audit_arch,
+                      const struct seccomp_group *table, size_t count, struct error *err)
 {
-    return (struct scmp_arg_cmp){.arg = argument, .op = how, .datum_a = value};
-}
-
-static struct scmp_arg_cmp masked(unsigned argument, uint64_t mask, uint64_t value)
-{
-    return (struct scmp_arg_cmp){
-        .arg = argument, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = value};
-}
-
-static int add_clone(scmp_filter_ctx ctx)
-{
-    uint64_t all = 0;
-    for (size_t i = 0; i < ARRAY_LEN(namespace_flags); i++) {
-        uint64_t flag = namespace_flags[i];
-        all |= flag;
-        int r =
-            seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, masked(0, flag, flag));
-        if (r < 0)
-            return r;
-    }
-    return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, masked(0, all, 0));
-}
-
-static int add_socket(scmp_filter_ctx ctx)
-{
-    static const int families[] = {AF_UNIX, AF_INET, AF_INET6};
+    for (size_t i = 0; i < NUMBERS; i++)
+        verdicts[i] = (struct verdict){.answer = SECCOMP_TABLE_DEFAULT};
     int r = 0;
-    for (size_t i = 0; i < ARRAY_LEN(families) && r == 0; i++)
-        r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
-                             compare(0, SCMP_CMP_EQ, (uint64_t)families[i]));
-    if (r == 0)
-        r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-                             compare(0, SCMP_CMP_EQ, AF_NETLINK),
-                             compare(2, SCMP_CMP_EQ, NETLINK_ROUTE));
-    if (r == 0)
-        r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), SCMP_SYS(socket), 2,
-                             compare(0, SCMP_CMP_EQ, AF_NETLINK),
-                             compare(2, SCMP_CMP_NE, NETLINK_ROUTE));
-    /* The gaps: what programs expect of a kernel that was built without a family. */
-    for (uint64_t family = 0; family < AF_NETLINK && r == 0; family++) {
-        if (family != AF_UNIX && family != AF_INET && family != AF_INET6)
-            r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
-                                 compare(0, SCMP_CMP_EQ, family));
+    for (size_t i = 0; i < count && r == 0; i++) {
+        AUTO_FREE char *names = mem_dup(table[i].names);
+        char *save = NULL, *name = strtok_r(names, " ", &save);
+        for (; name && r == 0; name = strtok_r(NULL, " ", &save))
+            r = set_verdict(verdicts, name, audit_arch, &table[i], err);
     }
-    if (r == 0)
-        r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
-                             compare(0, SCMP_CMP_GT, AF_NETLINK));
     return r;
 }
 
-static int add_rules(scmp_filter_ctx ctx)
+static bool is_same(const struct verdict *a, const struct verdict *b)
 {
-    int r = add_names(ctx, SCMP_ACT_ALLOW, allowed, ARRAY_LEN(allowed));
-    for (size_t i = 0; i < ARRAY_LEN(allowed_numbers) && r == 0; i++)
-        r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, allowed_numbers[i], 0);
-    if (r == 0)
-        r = add_names(ctx, SCMP_ACT_ERRNO(EPERM), refused, ARRAY_LEN(refused));
-    if (r == 0)
-        r = add_clone(ctx);
-    if (r == 0)
-        r = add_socket(ctx);
-    for (size_t i = 0; i < ARRAY_LEN(personalities) && r == 0; i++)
-        r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
-                             compare(0, SCMP_CMP_EQ, personalities[i]));
-    return r;
+    return a->rule == b->rule && (a->rule || a->answer == b->answer);
 }
 
-/* Typing into somebody's terminal. The kernel looks at the low 32 bits of the request only, which
- * an allow-list of the library cannot express ("all but these two, whatever the high bits"), so
- * these instructions stand before its program; jumps are relative, so the two just join. */
-static const struct sock_filter terminal_guard[] = {
-    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 0, 6),
-    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 4),
-    /* little endian: the low half comes first */
-    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 1, 0),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCLINUX, 0, 1),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-};
-
-/* The library writes a program only to a file. */
-static int export_program(scmp_filter_ctx ctx, struct sock_fprog *ret)
+/* The last one reaches to the end of all numbers, x32's among them. */
+static size_t make_ranges(const struct verdict verdicts[NUMBERS], struct range ranges[NUMBERS + 1])
 {
-    AUTO_CLOSE int fd = memfd_create("seccomp", MFD_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    int r = seccomp_export_bpf(ctx, fd);
+    size_t count = 0;
+    for (uint32_t i = 0; i < NUMBERS; i++) {
+        if (count == 0 || !is_same(&verdicts[i], &ranges[count - 1].verdict))
+            ranges[count++] = (struct range){.first = i, .verdict = verdicts[i]};
+    }
+    struct verdict unknown = {.answer = SECCOMP_TABLE_DEFAULT};
+    if (!is_same(&unknown, &ranges[count - 1].verdict))
+        ranges[count++] = (struct range){.first = NUMBERS, .verdict = unknown};
+    return count;
+}
+
+static void take_program(const struct builder *from, struct sock_fprog *ret)
+{
+    ret->filter = mem_alloc_array(from->used, sizeof(*ret->filter));
+    ret->len = (unsigned short)from->used;
+    for (size_t i = 0; i < from->used; i++)
+        ret->filter[i] = from->code[from->used - 1 - i];
+}
+
+int seccomp_filter_compile(struct seccomp_filter *filter, uint32_t audit_arch,
+                           const struct seccomp_group *table, size_t count, struct error *err)
+{
+    *filter = (struct seccomp_filter){0};
+    if (audit_arch != AUDIT_ARCH_X86_64 && audit_arch != AUDIT_ARCH_AARCH64)
+        return error_set(err, ERR_UNSUPPORTED,
+                         "there is no system call filter for architecture %#x", audit_arch);
+    AUTO_FREE struct verdict *verdicts = mem_alloc_array(NUMBERS, sizeof(*verdicts));
+    AUTO_FREE struct range *ranges = mem_alloc_array(NUMBERS + 1, sizeof(*ranges));
+    AUTO_FREE struct builder *builder = mem_alloc(sizeof(*builder));
+    int r = read_table(verdicts, audit_arch, table, count, err);
     if (r < 0)
-        return r;
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    size_t exported = (size_t)st.st_size / sizeof(struct sock_filter);
-    size_t guard = ARRAY_LEN(terminal_guard);
-    if (exported == 0 || exported + guard > BPF_MAXINSNS)
-        return -E2BIG;
-    AUTO_FREE struct sock_filter *code = mem_alloc_array(guard + exported, sizeof(*code));
-    memcpy(code, terminal_guard, sizeof(terminal_guard));
-    if (pread(fd, code + guard, (size_t)st.st_size, 0) != st.st_size)
-        return -EIO;
-    ret->len = (unsigned short)(guard + exported);
-    ret->filter = TAKE_PTR(code);
+        return error_wrap(err, "cannot build the system call filter");
+    emit_program(builder, audit_arch, ranges, make_ranges(verdicts, ranges));
+    if (builder->full)
+        return error_set(err, ERR_LIMIT, "the system call filter is over %d instructions",
+                         BPF_MAXINSNS);
+    take_program(builder, &filter->program);
     return 0;
+}
+
+int seccomp_filter_build_for(struct seccomp_filter *filter, uint32_t audit_arch, struct error *err)
+{
+    return seccomp_filter_compile(filter, audit_arch, seccomp_table, seccomp_table_count, err);
 }
 
 int seccomp_filter_build(struct seccomp_filter *filter, struct error *err)
 {
-    *filter = (struct seccomp_filter){0};
-    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
-    if (ctx == NULL)
-        return error_set(err, ERR_INTERNAL, "cannot make a system call filter");
-    int r = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
-    if (r == 0)
-        r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-    if (r == 0)
-        r = add_rules(ctx);
-    if (r == 0)
-        r = export_program(ctx, &filter->program);
-    seccomp_release(ctx);
-    if (r < 0)
-        return error_set_errno(err, -r, "cannot build the system call filter");
-    return 0;
+    return seccomp_filter_build_for(filter, NATIVE_ARCH, err);
 }
 
 void seccomp_filter_done(struct seccomp_filter *filter)

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/securebits.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -121,16 +123,33 @@ static int stay_put(void *argument)
     return 0;
 }
 
+/* The kernel charges what it counts by user (inotify instances and watches, message queues, pending
+ * signals) inside a namespace to its owner outside as well: owned by root, all sandboxes and the
+ * host's root would share one allowance. So the owner is the sandbox's own first id. Capabilities
+ * are kept over the change, because some kernels want one for making a user namespace. */
+static int clone_as_owner(struct slot_context *slot, char *stack_end, int *ret_pidfd)
+{
+    int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
+    if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
+        setegid(slot->base_id) < 0 || seteuid(slot->base_id) < 0)
+        return -errno;
+    pid_t pid = clone(stay_put, stack_end, CLONE_NEWUSER | CLONE_VM | CLONE_PIDFD | SIGCHLD, NULL,
+                      ret_pidfd);
+    int r = pid < 0 ? -errno : pid;
+    if (seteuid(0) < 0 || setegid(0) < 0 || prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
+        _exit(1); /* never as somebody else */
+    return r;
+}
+
 /* A namespace can be had only from a process that is in it, so one is born there and does nothing.
  * It shares our memory, since copying it would be most of the cost. */
 static int make_user_namespace(struct slot_context *slot)
 {
     static char stack[4096] __attribute__((aligned(16)));
     AUTO_CLOSE int pidfd = -1;
-    pid_t pid = clone(stay_put, stack + sizeof(stack),
-                      CLONE_NEWUSER | CLONE_VM | CLONE_PIDFD | SIGCHLD, NULL, &pidfd);
+    pid_t pid = clone_as_owner(slot, stack + sizeof(stack), &pidfd);
     if (pid < 0)
-        return -errno;
+        return pid;
     int r = open_user_namespace(slot, pid);
     process_signal(pidfd, SIGKILL);
     siginfo_t info;

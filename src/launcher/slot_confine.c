@@ -98,13 +98,20 @@ static int open_null(struct slot_context *slot)
     return 0;
 }
 
-/* Only ever lowered: raising a hard limit takes a capability even root may lack. */
+/* Only ever lowered: raising a hard limit takes a capability even root may lack. Core dumps: 1 is
+ * too small for a file, and unlike 0 it also keeps the kernel from piping the dump to a program of
+ * the host (core(5)); the system call filter keeps it so. The scheduling limits may be a gift to
+ * whoever started the launcher. */
 static int set_rlimits(struct slot_context *slot)
 {
     (void)slot;
+    static const struct rlimit one = {1, 1}, none = {0, 0};
     rlim_t files = nofile_effective(0);
-    struct rlimit none = {0, 0}, open_files = {files, files};
-    if (setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_NOFILE, &open_files) < 0)
+    struct rlimit open_files = {files, files};
+    if (setrlimit(RLIMIT_CORE, &one) < 0 && (errno != EPERM || setrlimit(RLIMIT_CORE, &none) < 0))
+        return -errno;
+    if (setrlimit(RLIMIT_RTPRIO, &none) < 0 || setrlimit(RLIMIT_NICE, &none) < 0 ||
+        setrlimit(RLIMIT_NOFILE, &open_files) < 0)
         return -errno;
     return 0;
 }

@@ -115,10 +115,16 @@ class Docs(unittest.TestCase):
         self.assertRegex(output, r"(?m)^can run: True$")
         self.assertRegex(output, r"(?m)^memory-limits: (yes|no)$")
 
+    def test_isolation_finding_what_was_refused(self):
+        (text,) = [t for lang, t in blocks(ROOT / "docs/isolation.md") if lang == "sh"]
+        box = self.server.create()
+        self.assertRegex(box.output(text), r"unshare\(CLONE_NEWUSER\) += -1 EPERM")
+        box.delete()
+
     def test_every_block_is_known(self):
         known = {"execd.md": {"sh": 1}, "README.md": {"sh": 3, "python": 1, "": 1}, "configuration.md": {"toml": 1},
                  "testing.md": {"sh": 1}, "architecture.md": {}, "api.md": {},
-                 "check.md": {"sh": 1, "": 1}, "images.md": {"sh": 2, "console": 1, "toml": 1}}
+                 "check.md": {"sh": 1, "": 1}, "isolation.md": {"sh": 1}, "images.md": {"sh": 2, "console": 1, "toml": 1}}
         for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
             counts = {}
             for language, _ in blocks(path):

@@ -79,6 +79,17 @@ static int setup(void **state)
     put("host/etc/zone", 0644);
     put("host/usr/bin/true", 0755);
     put("host/secret/file", 0644);
+    put("host/var/lib/dpkg/status", 0644);
+    put("host/var/lib/dpkg/statoverride", 0644);
+    put("host/var/lib/dpkg/diversions", 0644);
+    put("host/var/lib/dpkg/info/format", 0644);
+    put("host/var/lib/dpkg/info/gcc.list", 0644);
+    put("host/var/lib/dpkg/info/gcc.md5sums", 0644);
+    put("host/var/lib/dpkg/info/gcc.postinst", 0755);
+    put("host/var/lib/dpkg/info/hidden.list", 0640);
+    put("host/etc/apt/sources.list", 0644);
+    put("host/etc/apt/auth.conf", 0644);
+    put("host/etc/apt/trusted.gpg.d/archive.asc", 0644);
     put_link("host/etc/localtime", "zone");
     put_link("host/etc/ssl/certs/link.pem", "/usr/share/ca.crt");
     put_link("host/etc/alternatives", "../secret");
@@ -142,6 +153,51 @@ static void test_secrets_stay_out(void **state)
     assert_true(S_ISREG(st.st_mode));
 }
 
+static void check_text(const char *name, const char *text)
+{
+    CLEANUP(buf_done) struct buf found;
+    buf_init(&found, 4096);
+    struct error err = ERROR_INIT;
+    assert_int_equal(file_read_at(top_fd, name, &found, &err), 0);
+    assert_int_equal(found.length, strlen(text));
+    assert_memory_equal(found.data, text, found.length);
+}
+
+static void test_packages(void **state)
+{
+    (void)state;
+    struct error err = ERROR_INIT;
+    assert_int_equal(build(&err), 0);
+    check_text("image-host/root/var/lib/dpkg/status", "text\n");
+    check_text("image-host/root/var/lib/dpkg/diversions", "text\n");
+    check_text("image-host/root/var/lib/dpkg/statoverride", ""); /* names users of the host */
+    check_text("image-host/root/var/lib/dpkg/info/gcc.list", "text\n");
+    assert_true(has("image-host/root/var/lib/dpkg/info/format"));
+    assert_true(has("image-host/root/var/lib/dpkg/info/gcc.md5sums"));
+    assert_false(has("image-host/root/var/lib/dpkg/info/gcc.postinst"));
+    assert_false(has("image-host/root/var/lib/dpkg/info/hidden.list")); /* not for everybody */
+    assert_false(has("image-host/root/etc/apt/auth.conf"));
+    assert_true(has("image-host/root/etc/apt/trusted.gpg.d/archive.asc"));
+    assert_true(has("image-host/root/var/lib/apt/lists/partial"));
+    assert_int_equal(mode_of("image-host/root/var/cache/apt/archives/partial"), 0755);
+    CLEANUP(buf_done) struct buf sources;
+    buf_init(&sources, 4096);
+    assert_int_equal(file_read_at(top_fd, "image-host/root/etc/apt/sources.list", &sources, &err),
+                     0);
+    assert_null(strstr(sources.data, "text"));
+}
+
+/* Fedora, say: there is a database then, and nothing in it. */
+static void test_no_packages(void **state)
+{
+    (void)state;
+    struct error err = ERROR_INIT;
+    assert_int_equal(file_remove_tree_at(top_fd, "host/var", &err), 0);
+    assert_int_equal(build(&err), 0);
+    check_text("image-host/root/var/lib/dpkg/status", "");
+    assert_true(has("image-host/root/var/lib/dpkg/info"));
+}
+
 static void test_mask_is_opaque(void **state)
 {
     (void)state;
@@ -197,6 +253,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_build, setup, teardown),
         cmocka_unit_test_setup_teardown(test_secrets_stay_out, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_packages, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_packages, setup, teardown),
         cmocka_unit_test_setup_teardown(test_mask_is_opaque, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rebuild_replaces, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unmerged_host, setup, teardown),
