@@ -8,7 +8,8 @@ build="gcc libc6-dev cmake ninja-build pkg-config libuv1-dev libjansson-dev libs
        libseccomp-dev libcmocka-dev node-llhttp"
 run="bash curl ca-certificates python3"
 test="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm python3 python3-venv python3-pip
-      python3-yaml debootstrap procps iproute2 binutils util-linux busybox-static musl-tools vim-tiny"
+      python3-yaml debootstrap procps iproute2 binutils util-linux busybox-static musl-tools vim-tiny
+      e2fsprogs qemu-system-x86"
 bench="bubblewrap python3"
 soak="debootstrap"
 
