@@ -24,6 +24,7 @@ struct launcher {
     struct loop loop;
     struct state state;
     struct cgroups cgroups;
+    int quick_fd; /* of cgroup_quick_open(), or -1 */
     struct disks disks;
     struct disk_changes disk_changes;
     struct seccomp_filter filter;

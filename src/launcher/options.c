@@ -29,6 +29,8 @@ const char options_usage[] =
     "  --meter-seconds N     read the memory of each sandbox so often, 0 to 3600; 0: only when a\n"
     "                        server asks (default: 5)\n"
     "  --cgroup-parent NAME  make our control group below this one\n"
+    "  --quick-moves Y       yes or no: have the kernel move processes between control\n"
+    "                        groups without delay, for the whole machine (default: yes)\n"
     "  --log-format F        text or json (default: text)\n"
     "  --log-level L         debug, info, warn or error (default: info)\n"
     "  --help, --version\n";
@@ -81,6 +83,10 @@ static int set_option(struct options *options, const char *name, const char *val
         if (!options_is_group_path(value))
             r = error_set(err, ERR_INVALID, "--cgroup-parent '%s' is not a relative group path",
                           value);
+    } else if (str_equal(name, "--quick-moves")) {
+        options->quick_moves = str_equal(value, "yes");
+        if (!options->quick_moves && !str_equal(value, "no"))
+            r = error_set(err, ERR_INVALID, "--quick-moves '%s' is neither yes nor no", value);
     } else if (str_equal(name, "--log-format")) {
         if (log_format_parse(value, &options->log_format) < 0)
             r = error_set(err, ERR_INVALID, "--log-format '%s' is neither text nor json", value);
@@ -121,6 +127,7 @@ int options_parse(int argc, char **argv, struct options *ret, struct error *err)
         .server_uid = geteuid(),
         .slots = OPTIONS_SLOTS_DEFAULT,
         .meter_s = OPTIONS_METER_DEFAULT,
+        .quick_moves = true,
         .log_format = LOG_PEOPLE,
         .log_level = LOG_INFO,
     };

@@ -21,6 +21,7 @@ struct options { /* strings are borrowed from argv */
     uint32_t server_uid;
     unsigned slots;
     unsigned meter_s; /* between two readings of each sandbox's memory; 0: only when asked */
+    bool quick_moves; /* see cgroup_quick_open() */
     enum log_format log_format;
     enum log_level log_level;
     bool help;

@@ -303,16 +303,17 @@ static void sandbox_exited(struct loop_source *source)
     log_debug("sandbox %s ended: reason %u, status %d", sandbox->record.id,
               sandbox->record.exit_reason, sandbox->record.exit_status);
 
+    /* On disk before anybody hears of it: a launcher killed in between must not call it lost. */
+    if (!sandbox->removing) {
+        meter_save(sandbox);
+        write_record(sandbox);
+    }
     union message event;
     message_init(&event, MESSAGE_EXIT, 0);
     describe(sandbox, &event.exit.sandbox);
     peer_broadcast(launcher, &event);
-    if (sandbox->removing) {
+    if (sandbox->removing)
         discard(sandbox);
-    } else {
-        meter_save(sandbox);
-        write_record(sandbox);
-    }
     launcher_check_idle(launcher);
 }
 

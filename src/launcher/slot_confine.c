@@ -22,8 +22,8 @@
 
 #define HOSTNAME_LEN 12 /* first characters of the id */
 
-/* Where the last process_settle() puts what is left; execd is told about the first. */
-enum { LISTEN_FD = 3, CONTROL_FD, EXECD_FD, USERNS_FD };
+/* Where the last process_settle() puts what is left; execd is told about the first and the last. */
+enum { LISTEN_FD = 3, CONTROL_FD, EXECD_FD, USERNS_FD, WORK_FD };
 
 /* What root may do inside: care for files and processes of its own range of ids, become other users
  * of it, chroot. Whatever concerns the machine, its devices or its network is not here. */
@@ -85,14 +85,20 @@ static int set_rlimits(struct slot_context *slot)
 
 static int close_files(struct slot_context *slot)
 {
-    const int keep[] = {slot->socket_fd, slot->control_fd, slot->execd_fd, slot->userns_fd};
-    int r = process_settle(keep, ARRAY_LEN(keep));
+    int keep[WORK_FD - LISTEN_FD + CGROUP_WORK_FDS_MAX] = {slot->socket_fd, slot->control_fd,
+                                                           slot->execd_fd, slot->userns_fd};
+    unsigned count = WORK_FD - LISTEN_FD;
+    for (unsigned i = 0; i < slot->work_count; i++)
+        keep[count++] = slot->work_fds[i];
+    int r = process_settle(keep, count);
     if (r < 0)
         return r;
     slot->socket_fd = LISTEN_FD;
     slot->control_fd = CONTROL_FD;
     slot->execd_fd = EXECD_FD;
     slot->userns_fd = USERNS_FD;
+    for (unsigned i = 0; i < slot->work_count; i++)
+        slot->work_fds[i] = WORK_FD + (int)i;
     return 0;
 }
 
@@ -155,6 +161,10 @@ static int announce(struct slot_context *slot)
 {
     if (fcntl(slot->socket_fd, F_SETFD, 0) < 0)
         return -errno;
+    for (unsigned i = 0; i < slot->work_count; i++) {
+        if (fcntl(slot->work_fds[i], F_SETFD, 0) < 0)
+            return -errno;
+    }
     struct slot_report message = {.kind = SLOT_STARTED, .flags = slot->flags};
     return send(slot->control_fd, &message, sizeof(message), MSG_NOSIGNAL) < 0 ? -errno : 0;
 }

@@ -60,7 +60,15 @@ static int settle(struct slot_context *slot)
 
 static void exec_execd(struct slot_context *slot)
 {
-    static const char *const argv[] = {"opensandbox-execd", "--pid1", "--listen-fd", "3", NULL};
+    char work[CGROUP_WORK_FDS_MAX][12];
+    const char *argv[5 + 2 * CGROUP_WORK_FDS_MAX] = {"opensandbox-execd", "--pid1", "--listen-fd",
+                                                     "3"};
+    unsigned count = 4;
+    for (unsigned i = 0; i < slot->work_count; i++) {
+        snprintf(work[i], sizeof(work[i]), "%d", slot->work_fds[i]);
+        argv[count++] = "--work-fd";
+        argv[count++] = work[i];
+    }
     static const char *const envp[] = {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",

@@ -91,6 +91,8 @@ struct slot_context {
     int sandbox_fd; /* the sandbox's directory */
     int upper_fd;   /* where its upper and work directories are: there, or on a disk of its own */
     int root_fd;
+    int work_fds[CGROUP_WORK_FDS_MAX]; /* with which execd's children join their group */
+    unsigned work_count;
 };
 
 struct slot_step {

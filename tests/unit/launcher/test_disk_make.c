@@ -1,5 +1,5 @@
 /* A disk as a slot makes it, in a process with a mount namespace of its own. Needs root and loop
- * devices. */
+ * devices; project quota is tested where the file system of /tmp has it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/loop.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,6 +20,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -35,10 +38,24 @@
 static char directory[64];
 static struct state launcher_state;
 static struct disks disks;
+static bool has_quota;
+
+/* Without udev there is no node that loads it. */
+static void load_loop_module(void)
+{
+    pid_t pid = access("/dev/loop-control", F_OK) == 0 ? -1 : fork();
+    if (pid == 0) {
+        execl("/sbin/modprobe", "modprobe", "loop", NULL);
+        _exit(1);
+    }
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+}
 
 static int set_up(void **context)
 {
     (void)context;
+    load_loop_module();
     snprintf(directory, sizeof(directory), "/tmp/launcher-disk-XXXXXX");
     if (geteuid() != 0 || mkdtemp(directory) == NULL)
         return -1;
@@ -50,6 +67,7 @@ static int set_up(void **context)
         print_error("%s\n", disks.no_loop);
         return -1;
     }
+    has_quota = disks.way == DISK_QUOTA;
     disks.way = DISK_LOOP;
     return mkdirat(launcher_state.launcher_fd, "sandbox", 0700);
 }
@@ -271,6 +289,80 @@ static void test_grow(void **context)
     with_disk(64 * MIB, grow);
 }
 
+/* The child makes a project, we limit it; as slot and launcher do. */
+static int go_on[2], fill_result;
+
+static int fill_project(int upper)
+{
+    char any;
+    if (read(go_on[0], &any, 1) != 1)
+        return 1;
+    /* As overlayfs does it: with every capability but the one that stands above quota. */
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_capget, &header, data) < 0)
+        return 2;
+    data[0].effective &= ~(1u << CAP_SYS_RESOURCE);
+    if (syscall(SYS_capset, &header, data) < 0 || mkdirat(upper, "below", 0700) < 0)
+        return 3;
+    AUTO_CLOSE int fd = openat(upper, "below/file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    uint64_t written = 0;
+    static char block[65536];
+    ssize_t n;
+    while ((n = write(fd, block, sizeof(block))) > 0)
+        written += (uint64_t)n;
+    if (errno != EDQUOT)
+        return 4;
+    return written < 64 * MIB * 9 / 10 || written > 64 * MIB ? 5 : 0;
+}
+
+static void test_quota(void **context)
+{
+    (void)context;
+    if (!has_quota)
+        skip();
+    struct error err = ERROR_INIT;
+    struct disk_usage usage;
+    disks.way = DISK_QUOTA;
+    assert_int_equal(pipe(go_on), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int upper = make_in_child(0);
+        _exit(upper < 0 ? 100 : fill_project(upper));
+    }
+    AUTO_CLOSE int sandbox = open_sandbox();
+    for (int i = 0; i < 1000 && faccessat(sandbox, DISK_QUOTA_DIR, F_OK, 0) < 0; i++)
+        poll(NULL, 0, 10);
+    poll(NULL, 0, 200);
+    assert_int_equal(disk_limit(&disks, &launcher_state, 1, 64 * MIB, &err), 0);
+    assert_int_equal(disk_usage(&disks, &launcher_state, 1, sandbox, pid, &usage), 0);
+    assert_false(disk_is_full(&usage));
+    assert_int_equal(write(go_on[1], "x", 1), 1);
+    assert_int_equal(waitpid(pid, &fill_result, 0), pid);
+    assert_int_equal(fill_result, 0);
+    assert_int_equal(disk_usage(&disks, &launcher_state, 1, sandbox, 0, &usage), 0);
+    assert_true(disk_is_full(&usage));
+    assert_int_equal(usage.total_bytes, 64 * MIB);
+    assert_int_equal(usage.total_inodes, 64 * MIB / DISK_BYTES_PER_INODE);
+    assert_true(disk_check_change(&disks, &launcher_state, 1, sandbox, 64 * MIB, 32 * MIB, &err) <
+                0);
+    assert_int_equal(err.code, ERR_CONFLICT);
+    assert_int_equal(
+        disk_check_change(&disks, &launcher_state, 1, sandbox, 64 * MIB, 128 * MIB, &err), 0);
+    /* The same project again while it has files: not another sandbox's. */
+    assert_int_equal(renameat(sandbox, DISK_QUOTA_DIR, sandbox, "old"), 0);
+    pid = fork();
+    if (pid == 0)
+        _exit(make_in_child(0) == -EADDRINUSE ? 0 : 1);
+    assert_int_equal(waitpid(pid, &fill_result, 0), pid);
+    assert_int_equal(fill_result, 0);
+    assert_int_equal(disk_limit(&disks, &launcher_state, 1, 0, &err), 0);
+    disks.way = DISK_LOOP;
+    close(go_on[0]);
+    close(go_on[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_killed),
         cmocka_unit_test(test_sweep),
         cmocka_unit_test(test_grow),
+        cmocka_unit_test(test_quota),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -38,6 +38,7 @@ static void test_defaults(void **state)
     assert_string_equal(options.execd, "/bin/execd");
     assert_int_equal(options.slots, 4);
     assert_int_equal(options.meter_s, 5);
+    assert_true(options.quick_moves);
     assert_int_equal(options.server_uid, geteuid());
     assert_int_equal(options.fd, -1);
     assert_null(options.cgroup_parent);
@@ -52,8 +53,9 @@ static void test_everything(void **state)
     assert_int_equal(parse(&options, &err, "--fd", "5", "--state", "/s", "--execd", "e",
                            "--server-uid", "64001", "--slots", "0", "--meter-seconds", "60",
                            "--cgroup-parent", "system.slice/x", "--log-format", "json",
-                           "--log-level", "warn", NULL),
+                           "--log-level", "warn", "--quick-moves", "no", NULL),
                      0);
+    assert_false(options.quick_moves);
     assert_int_equal(options.fd, 5);
     assert_int_equal(options.server_uid, 64001);
     assert_int_equal(options.slots, 0);
@@ -79,6 +81,7 @@ static void test_refused(void **state)
     refuse("--meter-seconds", "3601", "0 to 3600");
     refuse("--meter-seconds", "-1", "0 to 3600");
     refuse("--slots", "65", "65");
+    refuse("--quick-moves", "maybe", "maybe");
     refuse("--slots", "-1", "-1");
     refuse("--slots", "4x", "4x");
     refuse("--fd", "3", "either --listen");
