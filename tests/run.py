@@ -199,7 +199,7 @@ def show_progress(suite, outcomes, text, seconds):
         if outcome.state == "skipped":
             print(f"    SKIP {outcome.test}: {outcome.reason}", flush=True)
     if counts["failed"]:
-        lines = text.splitlines()
+        lines = [line for line in text.splitlines() if suite.joint == "::" or not line.startswith("ok ")]
         print("\n".join(f"    | {line}" for line in lines[-120:]), flush=True)
 
 

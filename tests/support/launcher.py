@@ -2,7 +2,9 @@
 
 Instead of execd every sandbox runs a small program, compiled here, that executes what it is told.
 """
+import atexit
 import ctypes
+import functools
 import os
 import re
 import select
@@ -292,17 +294,20 @@ def eventually(condition, seconds=10):
         time.sleep(0.02)
 
 
+@functools.cache
+def probe():
+    """The path of the program; a file for all classes, since an emulated machine compiles slowly."""
+    tools = tempfile.mkdtemp(prefix="osb-probe-", dir="/tmp")
+    atexit.register(shutil.rmtree, tools)
+    path = os.path.join(tools, "probe")
+    subprocess.run(["cc", "-O1", "-static", "-x", "c", "-o", path, "-"], input=PROBE.encode(), check=True)
+    return path
+
+
 class LauncherTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.tools = tempfile.mkdtemp(prefix="osb-probe-", dir="/tmp")
-        cls.execd = os.path.join(cls.tools, "probe")
-        subprocess.run(["cc", "-O1", "-static", "-x", "c", "-o", cls.execd, "-"],
-                       input=PROBE.encode(), check=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.tools)
+        cls.execd = probe()
 
     def setUp(self):
         self.mounts = self.mount_table()
