@@ -112,6 +112,7 @@ static int start(struct launcher *launcher, struct error *err)
         return r;
     quicken_moves(launcher);
     prepare_image(launcher);
+    images_open(&launcher->images);
     loop_timer_set(&launcher->idle_timer, FIRST_PEER_MS);
     r = peer_open_all(launcher, err);
     if (r < 0)
@@ -133,6 +134,7 @@ static void stop(struct launcher *launcher)
     seccomp_filter_done(&launcher->filter);
     cgroup_close(&launcher->cgroups);
     launcher->quick_fd = fd_close(launcher->quick_fd);
+    images_close(&launcher->images);
     state_close(&launcher->state);
     loop_unwatch(&launcher->loop, &launcher->signal_source);
     fd_close(launcher->signal_fd);
@@ -143,6 +145,7 @@ int launcher_run(const struct options *options, struct error *err)
 {
     struct launcher launcher = {
         .options = *options,
+        .images = options->images,
         .signal_fd = -1,
         .quick_fd = -1,
         .signal_source.fd = -1,

@@ -9,6 +9,7 @@
 #include "launcher/disk.h"
 #include "launcher/disk_change.h"
 #include "launcher/idrange.h"
+#include "launcher/images.h"
 #include "launcher/loop.h"
 #include "launcher/meter.h"
 #include "launcher/options.h"
@@ -29,6 +30,7 @@ struct launcher {
     struct disk_changes disk_changes;
     struct seccomp_filter filter;
     struct idrange ranges;
+    struct images images;
     struct error image_error; /* why there is no host image; code ERR_OK when there is */
     struct sandboxes sandboxes;
     struct meters meters;

@@ -25,6 +25,8 @@ const char options_usage[] =
     "  --state DIR           where sandboxes live, an absolute path\n"
     "  --execd FILE          the program that becomes process 1 of every sandbox\n"
     "  --server-uid N        user id the server runs as (default: our own)\n"
+    "  --image NAME=DIR      an image: the root file system in this directory of root's "
+    "(repeatable)\n"
     "  --slots N             prepared sandboxes to keep waiting, 0 to 64 (default: 4)\n"
     "  --meter-seconds N     read the memory of each sandbox so often, 0 to 3600; 0: only when a\n"
     "                        server asks (default: 5)\n"
@@ -75,6 +77,8 @@ static int set_option(struct options *options, const char *name, const char *val
     } else if (str_equal(name, "--slots")) {
         r = set_number(name, value, OPTIONS_SLOTS_MAX, &number, err);
         options->slots = (unsigned)number;
+    } else if (str_equal(name, "--image")) {
+        r = images_add(&options->images, value, err);
     } else if (str_equal(name, "--meter-seconds")) {
         r = set_number(name, value, OPTIONS_METER_MAX, &number, err);
         options->meter_s = (unsigned)number;

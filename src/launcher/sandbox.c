@@ -356,20 +356,15 @@ struct cgroup_limits sandbox_cgroup_limits(const struct message_limits *limits)
 }
 
 /* Whether a slot of this shape can be made here. */
-static int shape_check(const struct launcher *launcher, const struct slot_shape *shape,
-                       struct error *err)
+static int shape_check(struct launcher *launcher, const struct slot_shape *shape, struct error *err)
 {
+    int fd;
     if (!str_equal(shape->image, SLOT_IMAGE_HOST))
-        return error_set(err, ERR_NOT_FOUND, "no image '%s'; this launcher has: %s", shape->image,
-                         SLOT_IMAGE_HOST);
-    if (launcher->image_error.code != ERR_OK) {
-        *err = launcher->image_error;
-        return -1;
-    }
-    if (shape->read_only)
-        return error_set(err, ERR_UNSUPPORTED,
-                         "a read-only root file system cannot be made by this launcher");
-    return 0;
+        return images_get(&launcher->images, shape->image, &fd, err);
+    if (launcher->image_error.code == ERR_OK)
+        return 0;
+    *err = launcher->image_error;
+    return -1;
 }
 
 static int check_request(struct launcher *launcher, const struct message_create *request,

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -50,6 +51,8 @@ static int set_name(struct slot_context *slot)
     snprintf(name, sizeof(name), "%.*s", HOSTNAME_LEN, slot->order.id);
     if (sethostname(name, HOSTNAME_LEN) < 0)
         return -errno;
+    if (!slot->has_own_etc)
+        return 0;
     snprintf(text, sizeof(text), "%s\n", name);
     int r = fill_file("/etc/hostname", text);
     if (r < 0)
@@ -58,6 +61,20 @@ static int set_name(struct slot_context *slot)
              "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n",
              name);
     return fill_file("/etc/hosts", text);
+}
+
+/* The mount, not the file system: nobody inside can change a mount of the initial namespace. */
+static int lock_root(struct slot_context *slot)
+{
+    struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
+    if (!slot->plan.shape->read_only)
+        return 0;
+    if (mount_setattr(AT_FDCWD, "/", 0, &read_only, sizeof(read_only)) < 0)
+        return -errno;
+    if (slot_is_host(slot) &&
+        mount_setattr(AT_FDCWD, "/usr", AT_SYMLINK_NOFOLLOW, &read_only, sizeof(read_only)) < 0)
+        return -errno;
+    return 0;
 }
 
 static int open_null(struct slot_context *slot)
@@ -177,6 +194,7 @@ static int load_filter(struct slot_context *slot)
 const struct slot_step slot_confine_steps[] = {
     {"set the limits", set_limits},
     {"set the name", set_name},
+    {"make the root read-only", lock_root},
     {"open /dev/null", open_null},
     {"set the resource limits", set_rlimits},
     {"close what a sandbox does not need", close_files},

@@ -52,27 +52,54 @@ static int make_empty(int dir_fd, const char *path, mode_t mode, uid_t owner)
     return fd < 0 || fchown(fd, owner, owner) < 0 ? -errno : 0;
 }
 
-/* The upper directories belong to the sandbox's root; what the overlay needs beside them to us.
- * Files that get their contents when the sandbox has a name exist from now on, so that no inode has
- * to be found for them while somebody waits. */
-static int make_uppers(struct slot_context *slot)
+static int make_ours(struct slot_context *slot, const char *const *names, size_t count)
 {
-    static const char *const ours[] = {"upper", "work", "work/root", "work/usr"};
-    static const char *const theirs[] = {"upper/root", "upper/usr", "upper/root/etc"};
-    for (size_t i = 0; i < ARRAY_LEN(ours); i++) {
-        if (mkdirat(slot->upper_fd, ours[i], 0700) < 0)
+    for (size_t i = 0; i < count; i++) {
+        if (mkdirat(slot->upper_fd, names[i], 0700) < 0)
             return -errno;
     }
-    for (size_t i = 0; i < ARRAY_LEN(theirs); i++) {
-        if (mkdirat(slot->upper_fd, theirs[i], 0755) < 0 ||
-            fchownat(slot->upper_fd, theirs[i], slot->base_id, slot->base_id, 0) < 0)
+    return 0;
+}
+
+static int make_theirs(struct slot_context *slot, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (mkdirat(slot->upper_fd, names[i], 0755) < 0 ||
+            fchownat(slot->upper_fd, names[i], slot->base_id, slot->base_id, 0) < 0)
             return -errno;
     }
-    int r = make_empty(slot->sandbox_fd, RECORD_NEW, 0600, 0);
+    return 0;
+}
+
+/* What only the host image has. Files that get their contents when the sandbox has a name exist
+ * from now on, so that no inode has to be found for them while somebody waits. */
+static int make_host_uppers(struct slot_context *slot)
+{
+    static const char *const ours[] = {"work/usr"};
+    static const char *const theirs[] = {"upper/usr", "upper/root/etc"};
+    slot->has_own_etc = true;
+    int r = make_ours(slot, ours, ARRAY_LEN(ours));
+    if (r == 0)
+        r = make_theirs(slot, theirs, ARRAY_LEN(theirs));
     if (r == 0)
         r = make_empty(slot->upper_fd, "upper/root/etc/hostname", 0644, slot->base_id);
     if (r == 0)
         r = make_empty(slot->upper_fd, "upper/root/etc/hosts", 0644, slot->base_id);
+    return r;
+}
+
+/* The upper directories belong to the sandbox's root; what the overlay needs beside them to us. */
+static int make_uppers(struct slot_context *slot)
+{
+    static const char *const ours[] = {"upper", "work", "work/root"};
+    static const char *const theirs[] = {"upper/root"};
+    int r = make_ours(slot, ours, ARRAY_LEN(ours));
+    if (r == 0)
+        r = make_theirs(slot, theirs, ARRAY_LEN(theirs));
+    if (r == 0)
+        r = make_empty(slot->sandbox_fd, RECORD_NEW, 0600, 0);
+    if (r == 0 && slot_is_host(slot))
+        r = make_host_uppers(slot);
     return r;
 }
 
@@ -132,11 +159,34 @@ static int mount_overlay(struct slot_context *slot, const char *name, const char
     return mounts_new("overlay", options, MOUNT_ATTR_NODEV);
 }
 
+/* A directory image as the one lower layer; its tree was taken before there were namespaces. */
+static int attach_image(struct slot_context *slot)
+{
+    int r = mounts_restrict(slot->image_fd, LOWER_MOUNT, slot->userns_fd);
+    if (r == -EINVAL) {
+        slot->flags |= SLOT_UNMAPPED;
+        r = mounts_restrict(slot->image_fd, LOWER_MOUNT, -1);
+    }
+    if (r == 0)
+        r = mounts_attach(slot->image_fd, slot->scratch_fd, "lower");
+    if (r < 0)
+        return r;
+    AUTO_CLOSE int upper = openat(slot->upper_fd, "upper/root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    r = upper < 0 ? -errno : slot_fit_image(slot, slot->image_fd, upper);
+    return r < 0 ? r : TAKE_FD(slot->image_fd);
+}
+
+static int attach_host(struct slot_context *slot)
+{
+    char source[PATH_MAX];
+    snprintf(source, sizeof(source), "%s/" IMAGE_HOST_ROOT, slot->plan.state->launcher_path);
+    return attach_layer(slot, source, "lower");
+}
+
 static int mount_root(struct slot_context *slot)
 {
-    char source[PATH_MAX], lowers[64];
-    snprintf(source, sizeof(source), "%s/" IMAGE_HOST_ROOT, slot->plan.state->launcher_path);
-    AUTO_CLOSE int lower = attach_layer(slot, source, "lower");
+    char lowers[64];
+    AUTO_CLOSE int lower = slot_is_host(slot) ? attach_host(slot) : attach_image(slot);
     if (lower < 0)
         return lower;
     snprintf(lowers, sizeof(lowers), "/proc/self/fd/%d", lower);
@@ -149,6 +199,8 @@ static int mount_root(struct slot_context *slot)
 static int mount_usr(struct slot_context *slot)
 {
     char source[PATH_MAX], lowers[64];
+    if (!slot_is_host(slot))
+        return 0;
     snprintf(source, sizeof(source), "%s/" IMAGE_HOST_MASK, slot->plan.state->launcher_path);
     AUTO_CLOSE int mask = attach_layer(slot, source, "mask");
     AUTO_CLOSE int usr = attach_layer(slot, "/usr", "usr");
@@ -186,6 +238,7 @@ const struct slot_step slot_image_steps[] = {
     {"mount the overlay of /", mount_root},
     {"mount the overlay of /usr", mount_usr},
     {"move /proc, /dev and /sys", move_kernel_mounts},
+    {"mount file systems in memory", slot_mount_memory},
     {"enter the root directory", pivot},
     {NULL, NULL},
 };

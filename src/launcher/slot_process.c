@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "launcher/idrange.h"
+#include "launcher/mounts.h"
 
 /* Where process_settle() puts what a slot keeps. */
 enum { CONTROL_FD = 3, EXECD_FD, CGROUP_FD };
@@ -41,16 +42,28 @@ static void wait_for_order(struct slot_context *slot)
         _exit(0);
 }
 
+/* Now, since a mount namespace of our own would not let us clone what belongs to the launcher's. */
+static int take_image(struct slot_context *slot)
+{
+    if (slot_is_host(slot))
+        return 0;
+    slot->image_fd = mounts_take(slot->plan.image_fd, "");
+    return MIN(slot->image_fd, 0);
+}
+
 static int settle(struct slot_context *slot)
 {
-    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS] = {slot->plan.control_fd,
-                                                             slot->plan.state->execd_fd};
+    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS + 1] = {slot->plan.control_fd,
+                                                                 slot->plan.state->execd_fd};
     unsigned count = 2;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         keep[count++] = slot->plan.cgroups.items[i].fd;
+    keep[count++] = slot->image_fd;
     int r = process_settle(keep, count);
     if (r < 0)
         return r;
+    if (slot->image_fd >= 0)
+        slot->image_fd = CONTROL_FD + (int)count - 1;
     slot->control_fd = CONTROL_FD;
     slot->execd_fd = EXECD_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
@@ -94,10 +107,13 @@ void slot_process_run(const struct slot_plan *plan)
         .sandbox_fd = -1,
         .upper_fd = -1,
         .root_fd = -1,
+        .image_fd = -1,
     };
-    int r = settle(&slot);
+    int r = take_image(&slot);
+    if (r == 0)
+        r = settle(&slot);
     if (r < 0) {
-        report(&slot, SLOT_FAILED, -r, "close what a slot does not need");
+        report(&slot, SLOT_FAILED, -r, "take the image and close what a slot does not need");
         _exit(1);
     }
     run_steps(&slot, slot_base_steps);

@@ -43,6 +43,7 @@ struct slot_plan {
     const char *directory;  /* name among the loose ones */
     unsigned range;
     int control_fd;
+    int image_fd; /* its directory, in the launcher's mount namespace; -1: image "host" */
 };
 
 /* Launcher to slot: be this one. */
@@ -93,6 +94,8 @@ struct slot_context {
     int root_fd;
     int work_fds[CGROUP_WORK_FDS_MAX]; /* with which execd's children join their group */
     unsigned work_count;
+    int image_fd;     /* a directory image's tree, in the air */
+    bool has_own_etc; /* /etc is a directory in which hostname and hosts are ours */
 };
 
 struct slot_step {
@@ -101,6 +104,18 @@ struct slot_step {
 };
 
 #define SLOT_SAFE_MOUNT (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+static inline bool slot_is_host(const struct slot_context *slot)
+{
+    return slot->plan.image_fd < 0;
+}
+
+/* Before a directory image is mounted: make in `upper_fd` what `lower_fd` does not have as a
+ * directory and the sandbox needs. Nothing of the image is followed. 0 or -errno. */
+int slot_fit_image(struct slot_context *slot, int lower_fd, int upper_fd);
+
+/* With a read-only root: /tmp, /var/tmp and /run as file systems in memory. */
+int slot_mount_memory(struct slot_context *slot);
 
 int slot_make_dirs(int fd, const char *const *names, size_t count); /* 0755; 0 or -errno */
 

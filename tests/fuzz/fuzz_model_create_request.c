@@ -16,17 +16,27 @@ static void check(bool good)
         abort();
 }
 
+static void check_range(uint64_t value, uint64_t min, uint64_t max)
+{
+    check(value == 0 || (value >= min && value <= max));
+}
+
 static void check_limits(const struct limits *limits)
 {
-    check(limits->memory_bytes == 0 ||
-          (limits->memory_bytes >= LIMITS_MEMORY_MIN && limits->memory_bytes <= LIMITS_MEMORY_MAX));
-    check(limits->cpu_millis <= LIMITS_CPU_MILLIS_MAX);
-    check(limits->pids <= LIMITS_PIDS_MAX);
+    check_range(limits->memory_bytes, LIMITS_MEMORY_MIN, LIMITS_MEMORY_MAX);
+    check_range(limits->disk_bytes, LIMITS_DISK_MIN, LIMITS_DISK_MAX);
+    check_range(limits->io_read_bps, LIMITS_IO_BPS_MIN, LIMITS_IO_BPS_MAX);
+    check_range(limits->io_write_bps, LIMITS_IO_BPS_MIN, LIMITS_IO_BPS_MAX);
+    check_range(limits->io_read_iops, 1, LIMITS_IO_IOPS_MAX);
+    check_range(limits->io_write_iops, 1, LIMITS_IO_IOPS_MAX);
+    check_range(limits->cpu_millis, 1, LIMITS_CPU_MILLIS_MAX);
+    check_range(limits->pids, 1, LIMITS_PIDS_MAX);
+    check_range(limits->open_files, LIMITS_OPEN_FILES_MIN, LIMITS_OPEN_FILES_MAX);
 }
 
 __attribute__((noinline)) static void check_accepted(const struct create_request *request)
 {
-    check(strcmp(request->image, "host") == 0);
+    check(strcmp(request->image, "host") == 0 || strcmp(request->image, "other") == 0);
     check(request->entrypoint.count >= 1 &&
           request->entrypoint.count <= CREATE_REQUEST_ENTRYPOINT_MAX);
     check(request->command.count >= 1 && request->command.items[0][0] != '\0');
@@ -59,7 +69,8 @@ static void check_refused(const struct create_request *request, const struct pro
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct create_request_rules rules = {0};
+    static const char *const images[] = {"other", NULL};
+    const struct create_request_rules rules = {.images = images};
     struct create_request request;
     struct problem problem = {0};
     if (create_request_parse((const char *)data, size, &rules, &request, &problem) == 0)

@@ -115,7 +115,7 @@ class ByMessage(LauncherTest):
     def usage(self, sandbox):
         # One page is enough for these tests.
         self.client.sequence += 1
-        from test_launcher import HEADER, packet
+        from launcher import HEADER, packet
         self.client.socket.send(packet(STAT, self.client.sequence, id_body("")))
         while True:
             data = self.client.socket.recv(65536)
