@@ -5,6 +5,7 @@
 #   make check   the two-minute loop while working: build, lint of what changed, unit, integration
 #   make bench   figures beside a peer's, in one run
 #   make fuzz    planted bugs are found, then each target for FUZZ_SECONDS (600)
+#   make guest   the suites of the cgroup v2 guest alone; a shell in it with GUEST=--shell
 #   make soak    longer work: the whole of `make test` in a fresh Debian tree that has only make
 #
 # Packages are installed only when missing (needs root and a package mirror). Downloads and test
@@ -16,10 +17,10 @@ JOBS  ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 600
 export OSB_CACHE ?= $(HOME)/.cache/opensandbox-c
 
-.PHONY: run test check build build-asan build-fuzz bench lint fuzz soak clean help
+.PHONY: run test check build build-asan build-fuzz bench lint fuzz guest soak clean help
 
 help:
-	@sed -n '3,8s/^# \{0,1\}//p' Makefile
+	@sed -n '3,9s/^# \{0,1\}//p' Makefile
 
 build:
 	@sh scripts/deps.sh build
@@ -60,6 +61,11 @@ bench:
 
 fuzz: build-fuzz
 	@python3 tests/fuzz/run.py --build $(BUILD) --seconds $(FUZZ_SECONDS)
+
+guest:
+	@sh scripts/deps.sh build run test
+	@$(MAKE) --no-print-directory build
+	@python3 tests/guest/run.py --build $(BUILD) $(GUEST)
 
 soak:
 	@sh scripts/deps.sh build run test programs bench soak

@@ -19,14 +19,18 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/guest"))
+from suites import read_suites, too_few  # noqa: E402
+
 # cmocka writes "not ok 3 # SKIP name" for a skipped test.
 TAP_LINE = re.compile(r"^(not ok|ok)\s+\d+\s*(?:-\s*|(# SKIP)\s*)?(\S+)(.*)$")
 SKIP = re.compile(r"#\s*SKIP\b\s*(.*)", re.IGNORECASE)
 
 
 class Suite:
-    def __init__(self, name, command, timeout=300, env=None):
+    def __init__(self, name, command, timeout=300, env=None, joint="::"):
         self.name = name
+        self.joint = joint  # between it and a test's name; "." when that begins with a suite's
         self.command = [str(word) for word in command]
         self.timeout = timeout
         self.env = env or {}
@@ -34,6 +38,10 @@ class Suite:
     def minds_no_company(self):
         """May run beside another such one: it looks at nothing but what it started itself."""
         return re.match(r"(asan\.)?(lint|unit\.|fuzz\.replay|integration\.(execd_|specs))", self.name) is not None
+
+    def tells(self, line):
+        """What is shown at once of a suite that takes long."""
+        return self.joint == "." and re.match(rb"# (making|ended) ", line)
 
 
 class Outcome:
@@ -49,7 +57,7 @@ def parse_tap(suite, text):
             continue
         verdict, skipped, name, rest = match.groups()
         skip = SKIP.search(rest)
-        test = f"{suite.name}::{name}"
+        test = f"{suite.name}{suite.joint}{name}"
         if skipped:
             outcomes.append(Outcome(test, "skipped", "needs root, mounts or a malloc without sanitizer"))
         elif verdict == "not ok":
@@ -73,7 +81,7 @@ def run_suite(suite, live):
     text = ""
     for line in process.stdout:
         text += line.decode("utf-8", "replace")
-        if live:
+        if live or suite.tells(line):
             print("    " + line.decode("utf-8", "replace").rstrip("\n"), flush=True)
     status = process.wait()
     overdue.cancel()
@@ -83,7 +91,7 @@ def run_suite(suite, live):
     outcomes = parse_tap(suite, text)
     failed = any(outcome.state == "failed" for outcome in outcomes)
     if not outcomes or (status != 0 and not failed):
-        outcomes.append(Outcome(f"{suite.name}::ends-well", "failed", f"exit status {status}"))
+        outcomes.append(Outcome(f"{suite.name}{suite.joint}ends-well", "failed", f"exit status {status}"))
     return outcomes, text, seconds
 
 
@@ -108,6 +116,11 @@ def python_suites(folder, build, prefix="", only=None, env=None, timeout=600):
         yield Suite(f"{prefix}{folder}.{name}",
                     ["python3", ROOT / "tests/support/tap.py", path], timeout,
                     {"OSB_BIN_DIR": str(build / "bin"), "OSB_BUILD_DIR": str(build), **(env or {})})
+
+
+def guest_suite(build):
+    """Suites in a machine of another kind; it reports the tests of all of them."""
+    return Suite("guest", ["python3", ROOT / "tests/guest/run.py", "--build", build], 1800, joint=".")
 
 
 def is_quick(name):
@@ -135,7 +148,7 @@ def select(which, build):
             *sorted(integration, key=Suite.minds_no_company, reverse=True),
             *python_suites("security", build), *python_suites("conformance", build),
             *python_suites("bench", build), *python_suites("fuzz", build),
-            *python_suites("clean", build)]
+            *python_suites("clean", build), guest_suite(build)]
 
 
 def run_all(suites, live):
@@ -186,8 +199,26 @@ def show_progress(suite, outcomes, text, seconds):
         if outcome.state == "skipped":
             print(f"    SKIP {outcome.test}: {outcome.reason}", flush=True)
     if counts["failed"]:
-        lines = text.splitlines()
+        lines = [line for line in text.splitlines() if suite.joint == "::" or not line.startswith("ok ")]
         print("\n".join(f"    | {line}" for line in lines[-120:]), flush=True)
+
+
+def counts_of(outcomes):
+    states = ("passed", "failed", "skipped")
+    return ", ".join(f"{sum(o.state == state for o in outcomes)} {state}" for state in states)
+
+
+def show_places(outcomes):
+    """Counts what ran on this machine and what ran in the guest. True when too few passed in the guest."""
+    guest = [o for o in outcomes if o.test.startswith("guest.")]
+    passed = [o.test.removeprefix("guest.") for o in guest if o.state == "passed"]
+    problems = too_few(read_suites(), passed)
+    print()
+    for problem in problems:
+        print(f"FAILED guest {problem}")
+    print(f"host: {counts_of([o for o in outcomes if o not in guest])}")
+    print(f"guest: {counts_of(guest)}")
+    return bool(problems)
 
 
 def main():
@@ -209,9 +240,7 @@ def main():
     print()
     for outcome in failed:
         print(f"FAILED {outcome.test} {outcome.reason}")
-    print(f"{sum(o.state == 'passed' for o in outcomes)} passed, {len(failed)} failed, "
-          f"{sum(o.state == 'skipped' for o in outcomes)} skipped "
-          f"in {time.monotonic() - started:.0f} s")
+    print(f"{counts_of(outcomes)} in {time.monotonic() - started:.0f} s")
     broken = False
     if arguments.which == "all" and not arguments.match:
         print("\nAcceptance ledger")
@@ -219,6 +248,7 @@ def main():
             verdict, reason = judge(patterns, outcomes)
             broken |= verdict == "FAIL"
             print(f"{verdict} {number} {title}{': ' + reason if reason else ''}")
+        broken |= show_places(outcomes)
     sys.exit(1 if failed or broken or not outcomes else 0)
 
 

@@ -1,4 +1,4 @@
-"""Reads tests/guest/suites.txt."""
+"""What must run in the guest: reads tests/guest/suites.txt and judges by it."""
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,3 +16,13 @@ def read_suites(path=Path(__file__).resolve().parent / "suites.txt"):
             name, minimum, *pattern = line.split()
             suites.append(GuestSuite(name, int(minimum), "".join(pattern)))
     return suites
+
+
+def too_few(suites, passed):
+    """A line for each suite of which less passed than must; `passed` are names like "SUITE::TEST"."""
+    problems = [] if suites else ["suites.txt names no suite"]
+    for suite in suites:
+        count = sum(name.startswith(suite.name + "::") for name in passed)
+        if count < suite.minimum:
+            problems.append(f"{suite.name}: {count} passed, at least {suite.minimum} must (tests/guest/suites.txt)")
+    return problems

@@ -20,6 +20,7 @@ class MakeTestOnFreshDebian(unittest.TestCase):
             self.assertEqual(process.wait(), 0)
         self.assertRegex(text, r"\n[0-9]+ passed, 0 failed, ")
         self.assertRegex(text, r"Acceptance ledger\n(PASS|SKIP) ")
+        self.assertRegex(text, r"\nhost: [0-9]+ passed, 0 failed, .*\nguest: [0-9]+ passed, 0 failed, .*\n$")
         self.assertEqual(Machine.difference(before, Machine.snapshot()), [])
 
 

@@ -24,7 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 BIN = Path(os.environ.get("OSB_BIN_DIR", ROOT / "build/bin"))
 SANITIZED = os.environ.get("OSB_SANITIZED") == "1"
-START_SECONDS = 30  # for waiting on something that must come; never a measurement
+SLOW = float(os.environ.get("OSB_SLOW", "1"))  # how many times slower an emulated machine may be
+START_SECONDS = 30 * SLOW  # for waiting on something that must come; never a measurement
 
 
 def wait_until(condition, seconds=START_SECONDS, what="condition"):
@@ -211,7 +212,7 @@ class Server:
             headers.setdefault("Content-Type", "application/json")
         for attempt in (1, 2):
             if self.connection is None:
-                self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+                self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60 * SLOW)
             try:
                 self.connection.request(method, path, data, headers)
                 return Answer(self.connection.getresponse())

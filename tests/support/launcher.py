@@ -2,7 +2,9 @@
 
 Instead of execd every sandbox runs a small program, compiled here, that executes what it is told.
 """
+import atexit
 import ctypes
+import functools
 import os
 import re
 import select
@@ -20,6 +22,7 @@ import uuid
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get("OSB_BIN_DIR", os.path.join(HERE, "../../build/bin"))
 LAUNCHER = os.path.join(BIN, "opensandbox-launcher")
+SLOW = float(os.environ.get("OSB_SLOW", "1"))  # how many times slower an emulated machine may be
 
 HELLO, CREATE, KILL, REMOVE, LIST, LIMITS, DEADLINE, FREEZE, THAW, STAT = range(1, 11)
 RESULT, SANDBOXES, EXIT, USAGE = range(100, 104)
@@ -197,7 +200,7 @@ class Client:
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(20)
+        self.socket.settimeout(20 * SLOW)
         self.socket.connect(path)
         self.sequence = 100
         self.answers = {}
@@ -280,7 +283,7 @@ def record_of(state, sandbox):
 def inside(path, command):
     """What a shell command says inside of a sandbox, and its exit status."""
     peer = socket.socket(socket.AF_UNIX)
-    peer.settimeout(30)
+    peer.settimeout(30 * SLOW)
     peer.connect(path)
     peer.sendall(command.encode())
     said = b""
@@ -304,7 +307,7 @@ PRIVATE_MOUNTS = "mount --make-rprivate / 2>/dev/null; "
 
 
 def eventually(condition, seconds=10):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * SLOW
     while True:
         value = condition()
         if value or time.monotonic() > end:
@@ -312,17 +315,20 @@ def eventually(condition, seconds=10):
         time.sleep(0.02)
 
 
+@functools.cache
+def probe():
+    """The path of the program; a file for all classes, since an emulated machine compiles slowly."""
+    tools = tempfile.mkdtemp(prefix="osb-probe-", dir="/tmp")
+    atexit.register(shutil.rmtree, tools)
+    path = os.path.join(tools, "probe")
+    subprocess.run(["cc", "-O1", "-static", "-x", "c", "-o", path, "-"], input=PROBE.encode(), check=True)
+    return path
+
+
 class LauncherTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.tools = tempfile.mkdtemp(prefix="osb-probe-", dir="/tmp")
-        cls.execd = os.path.join(cls.tools, "probe")
-        subprocess.run(["cc", "-O1", "-static", "-x", "c", "-o", cls.execd, "-"],
-                       input=PROBE.encode(), check=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.tools)
+        cls.execd = probe()
 
     def setUp(self):
         self.mounts = self.mount_table()
@@ -344,7 +350,7 @@ class LauncherTest(unittest.TestCase):
             self.assertEqual(client.ask(REMOVE, id_body(sandbox.id)).code, OK)
         for one in self.clients:
             one.close()
-        self.assertEqual(self.process.wait(20), 0, "a launcher without server and sandbox ends")
+        self.assertEqual(self.process.wait(20 * SLOW), 0, "a launcher without server and sandbox ends")
         self.process.stderr.close()
         self.assertTrue(eventually(lambda: not self.our_processes()), self.our_processes())
         self.assertEqual(self.our_cgroups(), [])
@@ -392,7 +398,7 @@ class LauncherTest(unittest.TestCase):
 
     def crash(self, number=signal.SIGKILL):
         self.process.send_signal(number)
-        self.process.wait(10)
+        self.process.wait(10 * SLOW)
         self.process.stderr.close()
         for one in self.clients:
             one.close()
