@@ -80,6 +80,11 @@ void cgroup_new_name(struct cgroups *groups, char ret[CGROUP_NAME_MAX])
     snprintf(ret, CGROUP_NAME_MAX, "slot-%u", groups->next_slot++);
 }
 
+static const char *pids_max(const struct cgroups *groups)
+{
+    return groups->v2 ? "work/pids.max" : "pids.max";
+}
+
 static int make_child(int parent_fd, const char *name, const char *child)
 {
     char path[PATH_ROOM];
@@ -94,15 +99,12 @@ int cgroup_make(const struct cgroups *groups, const char *name)
             return -errno;
     }
     int r = ops_of(groups)->prepare != NULL ? ops_of(groups)->prepare(groups, name) : 0;
-    for (unsigned i = 0; i < groups->count && r == 0; i++) {
-        if (!groups->items[i].has_work)
-            continue;
-        r = make_child(groups->items[i].fd, name, "work");
-        if (r == 0 && groups->v2)
-            r = make_child(groups->items[i].fd, name, "init");
-    }
+    if (r == 0 && groups->v2)
+        r = make_child(groups->items[0].fd, name, "work");
+    if (r == 0 && groups->v2)
+        r = make_child(groups->items[0].fd, name, "init");
     if (r == 0 && cgroup_has(groups, CGROUP_PIDS))
-        r = cgroup_write(groups, CGROUP_PIDS, name, "work/pids.max", "%d", CGROUP_PIDS_DEFAULT);
+        r = cgroup_write(groups, CGROUP_PIDS, name, pids_max(groups), "%d", CGROUP_PIDS_DEFAULT);
     return r;
 }
 
@@ -121,8 +123,7 @@ int cgroup_join(const struct cgroups *groups, const char *name)
 {
     int r = 0;
     for (unsigned i = 0; i < groups->count && !groups->v2 && r == 0; i++)
-        r = write_at(groups->items[i].fd, name,
-                     groups->items[i].has_work ? "work/cgroup.procs" : "cgroup.procs", "0");
+        r = write_at(groups->items[i].fd, name, "cgroup.procs", "0");
     return r;
 }
 
@@ -154,7 +155,8 @@ static int open_procs(const struct cgroups *groups, const char *name, const char
 int cgroup_open_work(const struct cgroups *groups, const char *name,
                      int ret_fds[CGROUP_WORK_FDS_MAX], unsigned *ret_count)
 {
-    return open_procs(groups, name, "work/cgroup.procs", ret_fds, ret_count);
+    return open_procs(groups, name, groups->v2 ? "work/cgroup.procs" : "cgroup.procs", ret_fds,
+                      ret_count);
 }
 
 /* The way out is opened first, too: from inside the namespace it leads nowhere. */
@@ -162,8 +164,8 @@ int cgroup_enter_namespace(const struct cgroups *groups, const char *name)
 {
     int fds[CGROUP_WORK_FDS_MAX];
     unsigned count = 0;
-    int r =
-        open_procs(groups, name, groups->v2 ? "init/cgroup.procs" : "cgroup.procs", fds, &count);
+    int r = groups->v2 ? open_procs(groups, name, "init/cgroup.procs", fds, &count)
+                       : open_procs(groups, CGROUP_EXECD, "cgroup.procs", fds, &count);
     if (r < 0)
         return r;
     if (unshare(CLONE_NEWCGROUP) < 0)
@@ -184,12 +186,12 @@ static void remove_one(void *context, int parent_fd, const char *path)
 }
 
 /* Nobody makes groups below ours, but if somebody does they shall not keep ours for ever. */
-static int remove_from(const struct cgroup_hierarchy *hierarchy, const char *name)
+static int remove_from(const struct cgroup_hierarchy *hierarchy, bool v2, const char *name)
 {
     int ignored = 0;
     int result = 0;
     char path[PATH_ROOM];
-    if (hierarchy->has_work) {
+    if (v2) {
         static const char *const children[] = {"work", "init"};
         for (size_t i = 0; i < ARRAY_LEN(children); i++) {
             snprintf(path, sizeof(path), "%s/%s", name, children[i]);
@@ -208,7 +210,7 @@ int cgroup_remove(const struct cgroups *groups, const char *name)
 {
     int result = 0;
     for (unsigned i = 0; i < groups->count; i++) {
-        int r = remove_from(&groups->items[i], name);
+        int r = remove_from(&groups->items[i], groups->v2, name);
         result = r < 0 ? r : result;
     }
     return result;
@@ -270,7 +272,7 @@ static int set_limits(const struct cgroups *groups, const char *name,
     if (r == 0 && (limits->cpu_millis != 0 || (lift && cgroup_has(groups, CGROUP_CPU))))
         r = ops->limit_cpu(groups, name, limits->cpu_millis);
     if (r == 0 && (limits->pids != 0 || (lift && cgroup_has(groups, CGROUP_PIDS))))
-        r = cgroup_write(groups, CGROUP_PIDS, name, "work/pids.max", "%" PRIu32, pids);
+        r = cgroup_write(groups, CGROUP_PIDS, name, pids_max(groups), "%" PRIu32, pids);
     bool io = cgroup_has(groups, CGROUP_IO) && groups->device.found;
     if (r == 0 && limits_io(limits) && !io)
         r = -ENOTSUP;

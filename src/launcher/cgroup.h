@@ -1,17 +1,17 @@
 /* Control groups, v1 and v2 behind one face.
  *
  * Below one parent group of ours, `opensandbox-<instance>`, every slot has a group `slot-<n>` that
- * becomes its sandbox's. v2 is one hierarchy; v1 is one per controller. Inside of it a group `work`
- * holds all but process 1:
+ * becomes its sandbox's; v2 is one hierarchy, v1 is one per controller. Where what a sandbox runs
+ * is limited ("its work"), execd is not:
  *
- *   v1   slot-<n>       execd; in memory and pids only execd, in cpu, cpuacct, blkio and freezer
- * all slot-<n>/work  everything else, in memory and pids v2   slot-<n>       empty slot-<n>/init
- * execd slot-<n>/work  everything else
+ * - v1, memory and pids: work is in slot-<n>; the execds of all sandboxes share one group, `execd`,
+ *   since each memory group costs tens of kilobytes on a machine with many sandboxes;
+ * - v1, cpu, cpuacct, blkio and freezer: everything is in slot-<n>;
+ * - v2: work is in slot-<n>/work and execd in slot-<n>/init.
  *
- * Limits of memory and processes are on `work`, so that execd can answer when a sandbox has run
- * into one of them; those of cpu and I/O, freezing and killing concern the whole. The cgroup
- * namespace of a sandbox has `work` as its root: what runs there sees itself at "/", and the limits
- * that count.
+ * So execd can answer when a sandbox has run into a limit of memory or processes, while those of
+ * cpu and I/O, freezing and killing concern the whole. The cgroup namespace of a sandbox has the
+ * group of its work as its root: what runs there sees itself at "/", and the limits that count.
  *
  * A limit this machine cannot enforce is an error that names it, never ignored: cgroup_check()
  * before, cgroup_limit() after. Any controller may be missing; what does not need it works. */
@@ -25,7 +25,8 @@
 
 #define CGROUP_PIDS_DEFAULT 4096
 #define CGROUP_NAME_MAX     32
-#define CGROUP_WORK_FDS_MAX 2 /* hierarchies in which `work` exists */
+#define CGROUP_WORK_FDS_MAX 2       /* hierarchies in which work and execd are apart */
+#define CGROUP_EXECD        "execd" /* v1 */
 
 enum cgroup_controller {
     CGROUP_MEMORY,
@@ -41,7 +42,7 @@ struct cgroup_hierarchy {
     int fd;             /* our parent group */
     char *path;         /* the same */
     const char *inside; /* where a sandbox sees it below /sys/fs/cgroup; "" for v2, NULL: nowhere */
-    bool has_work;
+    bool has_work;      /* and execd is apart from it */
 };
 
 /* The disk whose I/O is limited and counted: the one below the state directory. */
@@ -69,7 +70,7 @@ struct cgroup_limits {
     uint32_t pids;
 };
 
-/* Memory and processes are those of `work`, without execd; cpu and I/O those of the whole. I/O is
+/* Memory and processes are those of its work, without execd; cpu and I/O those of the whole. I/O is
  * that of the state directory's disk, as far as it reaches the disk; v1 does not see whose delayed
  * writes are, and counts only direct ones. Memory is refused, too, when something can be freed to
  * make room; v1 of some kernels (6.18) does not count that, but only what ended in a kill. */
@@ -115,14 +116,15 @@ void cgroup_new_name(struct cgroups *groups, char ret[CGROUP_NAME_MAX]);
 int cgroup_make(const struct cgroups *groups, const char *name);
 
 /* How process 1 comes to its place: on v2 it is born in `work` (cgroup_open_birth(); -1 on v1), on
- * v1 it joins its groups, `work` where there is one. Then it makes its cgroup namespace, which
- * takes its root from that, and steps out of `work`. The last two move the calling process. */
+ * v1 it joins its groups. Then it makes its cgroup namespace, which takes its root from that, and
+ * steps out to where execd is. The last two move the calling process. */
 int cgroup_open_birth(const struct cgroups *groups, const char *name, int *ret_fd);
 int cgroup_join(const struct cgroups *groups, const char *name);
 int cgroup_enter_namespace(const struct cgroups *groups, const char *name);
 
-/* Descriptors with which a process can join `work` by writing "0", also from inside the sandbox. To
- * be opened before the cgroup namespace is made: the kernel judges a move by what the opener saw.
+/* Descriptors with which a process can join the work by writing "0", also from inside the sandbox.
+ * To be opened before the cgroup namespace is made: the kernel judges a move by what the opener
+ * saw.
  */
 int cgroup_open_work(const struct cgroups *groups, const char *name,
                      int ret_fds[CGROUP_WORK_FDS_MAX], unsigned *ret_count);

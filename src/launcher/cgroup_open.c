@@ -111,6 +111,12 @@ static int open_v1(struct cgroups *groups, const struct cgroup_mounts *mounts, c
             return r;
         groups->of[i] = (int)groups->count - 1;
     }
+    for (unsigned i = 0; i < groups->count; i++) {
+        if (groups->items[i].has_work && mkdirat(groups->items[i].fd, CGROUP_EXECD, 0755) < 0 &&
+            errno != EEXIST)
+            return error_set_errno(err, errno, "cannot make control group %s/" CGROUP_EXECD,
+                                   groups->items[i].path);
+    }
     return 0;
 }
 
@@ -195,7 +201,8 @@ int cgroup_open(struct cgroups *groups, const char *parent, const char *instance
 void cgroup_close(struct cgroups *groups)
 {
     for (unsigned i = 0; i < groups->count; i++) {
-        rmdir(groups->items[i].path); /* refused while a sandbox lives in it */
+        unlinkat(groups->items[i].fd, CGROUP_EXECD, AT_REMOVEDIR);
+        rmdir(groups->items[i].path); /* both are refused while a sandbox lives in it */
         groups->items[i].fd = fd_close(groups->items[i].fd);
         free(TAKE_PTR(groups->items[i].path));
     }

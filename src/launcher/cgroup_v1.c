@@ -9,8 +9,8 @@
 
 /* --- limits ----------------------------------------------------------------------------------- */
 
-#define MEMORY       "work/memory.limit_in_bytes"
-#define MEMORY_SWAP  "work/memory.memsw.limit_in_bytes"
+#define MEMORY       "memory.limit_in_bytes"
+#define MEMORY_SWAP  "memory.memsw.limit_in_bytes"
 #define UNLIMITED_V1 "-1"
 
 /* A kernel without swap accounting has no such file, and nothing to swap to. */
@@ -116,12 +116,11 @@ static void read_io(const struct cgroups *groups, const char *name, const char *
 static int meter(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
 {
     uint64_t pids = 0;
-    int r =
-        read_number(groups, CGROUP_MEMORY, name, "work/memory.usage_in_bytes", &ret->memory_bytes);
+    int r = read_number(groups, CGROUP_MEMORY, name, "memory.usage_in_bytes", &ret->memory_bytes);
     if (r == 0)
         r = read_number(groups, CGROUP_CPUACCT, name, "cpuacct.usage", &ret->cpu_ns);
     if (r == 0)
-        r = read_number(groups, CGROUP_PIDS, name, "work/pids.current", &pids);
+        r = read_number(groups, CGROUP_PIDS, name, "pids.current", &pids);
     ret->pids = (uint32_t)pids;
     read_io(groups, name, "blkio.throttle.io_service_bytes", &ret->io_read_bytes,
             &ret->io_write_bytes);
@@ -135,12 +134,12 @@ static int meter(const struct cgroups *groups, const char *name, struct cgroup_u
 static void usage(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
 {
     const enum cgroup_controller memory = CGROUP_MEMORY;
-    read_number(groups, memory, name, "work/memory.max_usage_in_bytes", &ret->memory_peak_bytes);
-    if (read_number(groups, memory, name, "work/memory.memsw.failcnt", &ret->memory_refused) < 0)
-        read_number(groups, memory, name, "work/memory.failcnt", &ret->memory_refused);
-    read_key(groups, memory, name, "work/memory.oom_control", "oom_kill", &ret->oom_kills);
+    read_number(groups, memory, name, "memory.max_usage_in_bytes", &ret->memory_peak_bytes);
+    if (read_number(groups, memory, name, "memory.memsw.failcnt", &ret->memory_refused) < 0)
+        read_number(groups, memory, name, "memory.failcnt", &ret->memory_refused);
+    read_key(groups, memory, name, "memory.oom_control", "oom_kill", &ret->oom_kills);
     ret->memory_refused = MAX(ret->memory_refused, ret->oom_kills);
-    read_key(groups, CGROUP_PIDS, name, "work/pids.events", "max", &ret->pids_refused);
+    read_key(groups, CGROUP_PIDS, name, "pids.events", "max", &ret->pids_refused);
     read_key(groups, CGROUP_CPU, name, "cpu.stat", "nr_throttled", &ret->cpu_throttled);
 }
 

@@ -105,7 +105,7 @@ static int show_cgroups(struct slot_context *slot, int cgroup_fd)
         if (inside == NULL)
             continue;
         snprintf(path, sizeof(path), "%s/%s%s", groups->items[i].path, slot->plan.cgroup,
-                 groups->items[i].has_work ? "/work" : "");
+                 groups->v2 ? "/work" : "");
         AUTO_CLOSE int group =
             mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
         if (group < 0)

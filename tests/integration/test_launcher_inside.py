@@ -107,7 +107,7 @@ class Inside(LauncherTest):
         self.says("true")  # the probe has heard by now that it is wanted
         links = {name: os.readlink(f"/proc/{pid}/fd/{name}") for name in
                  os.listdir(f"/proc/{pid}/fd")}
-        doors = [n for n in sorted(links) if links[n].endswith("/work/cgroup.procs")]
+        doors = [n for n in sorted(links) if links[n].endswith("/cgroup.procs")]
         self.assertEqual(sorted(links), ["0", "1", "2", "3", "5", *doors])
         self.assertEqual(os.path.basename(links["5"]), "tail")
         self.assertTrue(doors)

@@ -427,7 +427,7 @@ class LauncherTest(unittest.TestCase):
         return found
 
     def group_value(self, sandbox, v1, v2):
-        """What a file of its control group says; v1 is "controller/[work/]file"."""
+        """What a file of its control group says; v1 is "controller/file"."""
         group = record_of(self.state, sandbox)["cgroup"]
         controller, _, rest = v1.partition("/")
         paths = [f"/sys/fs/cgroup/{controller}/opensandbox-{self.instance}/{group}/{rest}",
@@ -439,10 +439,10 @@ class LauncherTest(unittest.TestCase):
         self.fail(f"none of {paths} is there")
 
     def memory_limit(self, sandbox):
-        return self.group_value(sandbox, "memory/work/memory.limit_in_bytes", "work/memory.max")
+        return self.group_value(sandbox, "memory/memory.limit_in_bytes", "work/memory.max")
 
     def pids_limit(self, sandbox):
-        return self.group_value(sandbox, "pids/work/pids.max", "work/pids.max")
+        return self.group_value(sandbox, "pids/pids.max", "work/pids.max")
 
     def fd_count(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

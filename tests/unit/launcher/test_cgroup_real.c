@@ -197,24 +197,24 @@ static void test_limits_are_set_and_lifted(void **state)
     struct cgroup_limits limits = {.memory_bytes = 64 * MIB, .cpu_millis = 500, .pids = 33};
     const struct cgroup_limits none = {0};
     assert_int_equal(cgroup_make(&groups, SLOT), 0);
-    expect(CGROUP_PIDS, "work/pids.max", "work/pids.max", "4096");
+    expect(CGROUP_PIDS, "pids.max", "work/pids.max", "4096");
     assert_int_equal(cgroup_limit_new(&groups, SLOT, &limits), 0);
-    expect(CGROUP_MEMORY, "work/memory.limit_in_bytes", "work/memory.max", "67108864");
+    expect(CGROUP_MEMORY, "memory.limit_in_bytes", "work/memory.max", "67108864");
     expect(CGROUP_CPU, "cpu.cfs_quota_us", "cpu.max", groups.v2 ? "50000 100000" : "50000");
-    expect(CGROUP_PIDS, "work/pids.max", "work/pids.max", "33");
+    expect(CGROUP_PIDS, "pids.max", "work/pids.max", "33");
     limits.memory_bytes = 128 * MIB; /* up */
     limits.cpu_millis = 5;           /* another period */
     assert_int_equal(cgroup_limit(&groups, SLOT, &limits), 0);
-    expect(CGROUP_MEMORY, "work/memory.limit_in_bytes", "work/memory.max", "134217728");
+    expect(CGROUP_MEMORY, "memory.limit_in_bytes", "work/memory.max", "134217728");
     expect(CGROUP_CPU, "cpu.cfs_quota_us", "work/cpu.max", groups.v2 ? "1000 200000" : "1000");
     limits.memory_bytes = 32 * MIB; /* and down */
     assert_int_equal(cgroup_limit(&groups, SLOT, &limits), 0);
-    expect(CGROUP_MEMORY, "work/memory.limit_in_bytes", "work/memory.max", "33554432");
+    expect(CGROUP_MEMORY, "memory.limit_in_bytes", "work/memory.max", "33554432");
     assert_int_equal(cgroup_limit(&groups, SLOT, &none), 0);
-    expect(CGROUP_MEMORY, "work/memory.limit_in_bytes", "work/memory.max",
+    expect(CGROUP_MEMORY, "memory.limit_in_bytes", "work/memory.max",
            groups.v2 ? "max" : "9223372036854771712");
     expect(CGROUP_CPU, "cpu.cfs_quota_us", "cpu.max", groups.v2 ? "max 100000" : "-1");
-    expect(CGROUP_PIDS, "work/pids.max", "work/pids.max", "4096");
+    expect(CGROUP_PIDS, "pids.max", "work/pids.max", "4096");
     finish();
 }
 
@@ -257,7 +257,7 @@ static void test_memory_in_use_is_not_taken_away(void **state)
     start(take_memory);
     limits.memory_bytes = 8 * MIB;
     assert_int_equal(cgroup_limit(&groups, SLOT, &limits), -EBUSY);
-    expect(CGROUP_MEMORY, "work/memory.limit_in_bytes", "work/memory.max", "67108864");
+    expect(CGROUP_MEMORY, "memory.limit_in_bytes", "work/memory.max", "67108864");
     limits.memory_bytes = 32 * MIB;
     assert_int_equal(cgroup_limit(&groups, SLOT, &limits), 0);
     assert_int_equal(cgroup_usage(&groups, SLOT, &usage), 0);
@@ -331,15 +331,19 @@ static void note(void *context, const char *name)
         found_count++;
 }
 
-/* Nobody makes groups below `work`; if somebody does, they go with the rest. */
+/* Nobody makes groups below ours; if somebody does, they go with the rest. */
 static void test_stray_groups(void **state)
 {
     (void)state;
     need(CGROUP_MEMORY);
     assert_int_equal(cgroup_make(&groups, SLOT), 0);
     const struct cgroup_hierarchy *memory = &groups.items[groups.of[CGROUP_MEMORY]];
-    assert_int_equal(mkdirat(memory->fd, SLOT "/work/stray", 0755), 0);
-    assert_int_equal(mkdirat(memory->fd, SLOT "/work/stray/deeper", 0755), 0);
+    const char *work = groups.v2 ? SLOT "/work" : SLOT;
+    char path[64];
+    snprintf(path, sizeof(path), "%s/stray", work);
+    assert_int_equal(mkdirat(memory->fd, path, 0755), 0);
+    snprintf(path, sizeof(path), "%s/stray/deeper", work);
+    assert_int_equal(mkdirat(memory->fd, path, 0755), 0);
     assert_int_equal(mkdirat(memory->fd, "other", 0755), 0);
     found_count = 0;
     cgroup_each(&groups, note, found_names);
