@@ -393,6 +393,7 @@ class ByHttp(unittest.TestCase):
         self.assertIn("file system of the state directory", self.refused({"disk": "1Pi"}))
 
     def test_removal_leaves_nothing(self):
+        self.server.delete_all()
         before = Machine.snapshot()
         box = self.server.create(resourceLimits={"disk": "64Mi"})
         box.output("head -c 10000000 /dev/zero > /root/x")
