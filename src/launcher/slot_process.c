@@ -10,7 +10,7 @@
 #include "launcher/idrange.h"
 
 /* Where process_settle() puts what a slot keeps. */
-enum { CONTROL_FD = 3, EXECD_FD, CGROUP_FD };
+enum { CONTROL_FD = 3, EXECD_FD, LOCK_FD, CGROUP_FD };
 
 static int report(struct slot_context *slot, enum slot_report_kind kind, int sys, const char *step)
 {
@@ -43,9 +43,9 @@ static void wait_for_order(struct slot_context *slot)
 
 static int settle(struct slot_context *slot)
 {
-    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS] = {slot->plan.control_fd,
-                                                             slot->plan.state->execd_fd};
-    unsigned count = 2;
+    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS] = {
+        slot->plan.control_fd, slot->plan.state->execd_fd, slot->plan.state->mount_fd};
+    unsigned count = CGROUP_FD - CONTROL_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         keep[count++] = slot->plan.cgroups.items[i].fd;
     int r = process_settle(keep, count);
