@@ -2,7 +2,7 @@
  *
  *   fault PID          traces that launcher and obeys lines on stdin, one answer on stdout for each
  *
- *   never NAME [ARGUMENT VALUE]   such a call is not made to fail (and not counted when failing)
+ *   never NAME [ARGUMENT VALUE]   such calls are left alone and not counted
  *   arm ROLE N HOW                what happens at call number N from now on; answered when it holds
  *   disarm                        "hit N CALL", or "counted K": the most calls one process made
  *
@@ -192,15 +192,15 @@ static void forked(struct tracee *parent)
 
 /* System calls. */
 
-static bool may_fail(const struct __ptrace_syscall_info *info)
+static bool is_left_alone(const struct __ptrace_syscall_info *info)
 {
     for (unsigned i = 0; i < fault.never_count; i++) {
         if (fault.never[i].call == (int)info->entry.nr &&
             (fault.never[i].argument < 0 ||
              info->entry.args[fault.never[i].argument] == fault.never[i].value))
-            return false;
+            return true;
     }
-    return true;
+    return false;
 }
 
 static bool counts(const struct __ptrace_syscall_info *info)
@@ -209,7 +209,7 @@ static bool counts(const struct __ptrace_syscall_info *info)
     if (call == SYS_exit || call == SYS_exit_group || call == SYS_rt_sigreturn ||
         call == SYS_restart_syscall)
         return false;
-    return fault.how < 0 || may_fail(info);
+    return !is_left_alone(info);
 }
 
 static void note_hit(const struct tracee *tracee, const struct __ptrace_syscall_info *info)

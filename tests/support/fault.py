@@ -17,7 +17,7 @@ PROGRAM = BUILD / "tests/support/fault"
 
 class Fault:
     def __init__(self, pid, never=()):
-        """`never`: calls whose failure is not tried, as "name" or ("name", argument, value)."""
+        """`never`: calls that are left alone, as "name" or ("name", argument, value)."""
         self.process = subprocess.Popen([PROGRAM, str(pid)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         self.counted = 0
