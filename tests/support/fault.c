@@ -221,6 +221,14 @@ static void note_hit(const struct tracee *tracee, const struct __ptrace_syscall_
     free(name);
 }
 
+/* This makes it go on by itself. To tell it to, too, could be what takes it past the stop at its
+ * end, in which we let go of it. */
+static void end(struct tracee *tracee)
+{
+    tracee->counting = false;
+    kill(tracee->pid, SIGKILL);
+}
+
 static void entered(struct tracee *tracee, const struct __ptrace_syscall_info *info)
 {
     if (is_wanted(tracee) && counts(info)) {
@@ -229,10 +237,12 @@ static void entered(struct tracee *tracee, const struct __ptrace_syscall_info *i
             fault.most = tracee->count;
         if (tracee->count == fault.number) {
             note_hit(tracee, info);
+            if (fault.how == HOW_BEFORE) {
+                end(tracee);
+                return;
+            }
             tracee->chosen = true;
-            if (fault.how == HOW_BEFORE)
-                kill(tracee->pid, SIGKILL);
-            else if (fault.how > 0 && info->entry.nr != SYS_close)
+            if (fault.how > 0 && info->entry.nr != SYS_close)
                 replace_call(tracee->pid, SYS_getppid);
         }
     }
@@ -246,9 +256,11 @@ static void left(struct tracee *tracee)
 {
     if (tracee->chosen) {
         tracee->chosen = false;
-        if (fault.how == HOW_AFTER)
-            kill(tracee->pid, SIGKILL);
-        else if (fault.how > 0)
+        if (fault.how == HOW_AFTER) {
+            end(tracee);
+            return;
+        }
+        if (fault.how > 0)
             replace_result(tracee->pid, -fault.how);
     }
     go_on(tracee, 0);
