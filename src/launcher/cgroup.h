@@ -1,8 +1,20 @@
 /* Control groups, v1 and v2 behind one face.
  *
  * Below one parent group of ours, `opensandbox-<instance>`, every slot has a group `slot-<n>` that
- * becomes its sandbox's. v2 is one hierarchy; v1 is one per controller. A limit this machine cannot
- * enforce is an error that names it, never ignored: cgroup_check() before, cgroup_limit() after. */
+ * becomes its sandbox's. v2 is one hierarchy; v1 is one per controller. Inside of it a group `work`
+ * holds all but process 1:
+ *
+ *   v1   slot-<n>       execd; in memory and pids only execd, in cpu, cpuacct, blkio and freezer
+ * all slot-<n>/work  everything else, in memory and pids v2   slot-<n>       empty slot-<n>/init
+ * execd slot-<n>/work  everything else
+ *
+ * Limits of memory and processes are on `work`, so that execd can answer when a sandbox has run
+ * into one of them; those of cpu and I/O, freezing and killing concern the whole. The cgroup
+ * namespace of a sandbox has `work` as its root: what runs there sees itself at "/", and the limits
+ * that count.
+ *
+ * A limit this machine cannot enforce is an error that names it, never ignored: cgroup_check()
+ * before, cgroup_limit() after. Any controller may be missing; what does not need it works. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,18 +25,30 @@
 
 #define CGROUP_PIDS_DEFAULT 4096
 #define CGROUP_NAME_MAX     32
+#define CGROUP_WORK_FDS_MAX 2 /* hierarchies in which `work` exists */
 
 enum cgroup_controller {
     CGROUP_MEMORY,
     CGROUP_CPU,
     CGROUP_PIDS,
+    CGROUP_IO,      /* "blkio" on v1 */
+    CGROUP_CPUACCT, /* v1; v2 counts without a controller */
+    CGROUP_FREEZER, /* v1; v2 freezes without a controller */
     CGROUP_CONTROLLERS,
 };
 
 struct cgroup_hierarchy {
     int fd;             /* our parent group */
     char *path;         /* the same */
-    const char *inside; /* where a sandbox sees it below /sys/fs/cgroup; "" for v2 */
+    const char *inside; /* where a sandbox sees it below /sys/fs/cgroup; "" for v2, NULL: nowhere */
+    bool has_work;
+};
+
+/* The disk whose I/O is limited and counted: the one below the state directory. */
+struct cgroup_device {
+    bool found;
+    unsigned major, minor;
+    char reason[160]; /* why there is none */
 };
 
 struct cgroups {
@@ -32,45 +56,99 @@ struct cgroups {
     unsigned count;
     struct cgroup_hierarchy items[CGROUP_CONTROLLERS];
     int of[CGROUP_CONTROLLERS]; /* index of the hierarchy that has the controller, or -1 */
+    struct cgroup_device device;
     unsigned next_slot;
 };
 
-/* 0 means no limit; for pids the default. */
+/* 0: no limit; for pids the default. */
 struct cgroup_limits {
     uint64_t memory_bytes;
+    uint64_t io_read_bps, io_write_bps;
+    uint32_t io_read_iops, io_write_iops;
     uint32_t cpu_millis;
     uint32_t pids;
 };
 
-/* Where hierarchies are mounted, from the text of /proc/self/mountinfo. NULL: not there. */
+/* Memory and processes are those of `work`, without execd; cpu and I/O those of the whole. I/O is
+ * that of the state directory's disk, as far as it reaches the disk; v1 does not see whose delayed
+ * writes are, and counts only direct ones. */
+struct cgroup_usage {
+    uint64_t cpu_ns, memory_bytes, memory_peak_bytes;
+    uint64_t io_read_bytes, io_write_bytes, io_read_ops, io_write_ops;
+    uint64_t oom_kills; /* processes ended by the kernel for want of memory */
+    uint64_t
+        memory_refused;     /* times the memory limit was hit, also when something could be freed */
+    uint64_t pids_refused;  /* forks refused */
+    uint64_t cpu_throttled; /* periods in which the cpu limit stopped it */
+    uint32_t pids;
+};
+
+/* Where hierarchies are mounted, from the text of /proc/self/mountinfo. NULL: not there. Lines that
+ * make no sense are passed over. */
 struct cgroup_mounts {
     char *v1[CGROUP_CONTROLLERS];
     char *v2;
 };
-int cgroup_mounts_parse(const char *mountinfo, struct cgroup_mounts *ret);
+void cgroup_mounts_parse(const char *mountinfo, struct cgroup_mounts *ret);
 void cgroup_mounts_done(struct cgroup_mounts *mounts);
 
+/* Whether v2 is what this machine limits with, given the controllers v2 offers ("cpu memory pids"):
+ * when at least as many of those we limit with are there as on v1. */
+bool cgroup_mounts_prefer_v2(const struct cgroup_mounts *mounts, const char *v2_controllers);
+
 /* Find the hierarchies and make our parent group in them: <mount>/<parent>/opensandbox-<instance>.
- * Without any hierarchy count is 0: sandboxes without limits still work. */
+ * Without any hierarchy count is 0: sandboxes without limits still work. I/O is that of the disk on
+ * which `state_path` is. */
 int cgroup_open(struct cgroups *groups, const char *parent, const char *instance,
-                struct error *err);
+                const char *state_path, struct error *err);
 void cgroup_close(struct cgroups *groups); /* removes our parent groups if they are empty */
 
 void cgroup_new_name(struct cgroups *groups, char ret[CGROUP_NAME_MAX]);
 
-/* These return 0 or -errno. Joining moves the calling process. */
+/* The following return 0 or -errno. */
+
+/* All groups of a slot, with the default limit of processes. */
 int cgroup_make(const struct cgroups *groups, const char *name);
+
+/* How process 1 comes to its place. On v2 it is born in `work` (cgroup_open_birth(); -1 on v1).
+ * Then it joins its groups, with `work` wherever there is one, makes its cgroup namespace, which
+ * takes its root from that, and steps out of `work`. Each moves the calling process. */
+int cgroup_open_birth(const struct cgroups *groups, const char *name, int *ret_fd);
 int cgroup_join(const struct cgroups *groups, const char *name);
+int cgroup_step_out(const struct cgroups *groups, const char *name);
+
+/* Descriptors with which a process can join `work` by writing "0", also from inside the sandbox. To
+ * be opened before the cgroup namespace is made: the kernel judges a move by what the opener saw.
+ */
+int cgroup_open_work(const struct cgroups *groups, const char *name,
+                     int ret_fds[CGROUP_WORK_FDS_MAX], unsigned *ret_count);
+
+/* Set all limits, also of a running sandbox; 0 lifts one. Memory comes first and is refused with
+ * -EBUSY when so much is in use that cannot be freed: nothing has changed then. After another
+ * failure some may be set; to set the former ones again undoes that. -ENOTSUP: see cgroup_check().
+ * May take as long as the kernel needs to free memory. */
 int cgroup_limit(const struct cgroups *groups, const char *name,
                  const struct cgroup_limits *limits);
-int cgroup_kill(const struct cgroups *groups, const char *name);
-int cgroup_remove(const struct cgroups *groups, const char *name); /* absent is success */
 
-unsigned cgroup_oom_kills(const struct cgroups *groups, const char *name);
+/* The same on groups that were never limited: nothing is lifted, which takes less time. */
+int cgroup_limit_new(const struct cgroups *groups, const char *name,
+                     const struct cgroup_limits *limits);
 
-/* ERR_UNSUPPORTED naming the first limit that cannot be enforced here. */
+/* ERR_UNSUPPORTED naming the first limit that cannot be enforced here, and why. */
 int cgroup_check(const struct cgroups *groups, const struct cgroup_limits *limits,
                  struct error *err);
+
+/* What a controller is missing for stays 0. A kernel that keeps no peak of memory (v2 before 5.19)
+ * has it be what is in use: then the caller keeps the greatest it has seen. */
+int cgroup_usage(const struct cgroups *groups, const char *name, struct cgroup_usage *ret);
+
+/* Freezing is asked for, and is there when everything stands still. -ENOTSUP: no freezer. */
+int cgroup_freeze(const struct cgroups *groups, const char *name, bool frozen);
+int cgroup_frozen(const struct cgroups *groups, const char *name, bool *ret_frozen);
+
+/* Every process of it, frozen or not. They are gone some time after this. */
+int cgroup_kill(const struct cgroups *groups, const char *name);
+int cgroup_remove(const struct cgroups *groups, const char *name); /* absent is success */
 
 /* Call for every group of a slot or sandbox there is in any hierarchy (some more than once). */
 void cgroup_each(const struct cgroups *groups, void (*found)(void *context, const char *name),

@@ -1,7 +1,7 @@
 /* Finding the cgroup hierarchies of this machine and making our parent group in them. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,95 +11,22 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "launcher/cgroup.h"
+#include "launcher/cgroup_internal.h"
 
 #define MOUNTINFO_MAX (16u << 20)
 
-static const char *const controller_names[CGROUP_CONTROLLERS] = {
-    [CGROUP_MEMORY] = "memory",
-    [CGROUP_CPU] = "cpu",
-    [CGROUP_PIDS] = "pids",
+/* What a hierarchy is to a sandbox. Memory and cpu are what runtimes inside look for, pids what
+ * people do; cpuacct is execd's. */
+struct place {
+    const char *inside;
+    bool has_work;
 };
 
-/* The kernel writes space, tab, newline and backslash of a path as three octal digits. */
-static char *unescape(const char *escaped)
-{
-    char *path = mem_dup(escaped);
-    char *out = path;
-    for (const char *in = escaped; *in != '\0'; in++) {
-        if (in[0] == '\\' && in[1] >= '0' && in[1] <= '3' && in[2] >= '0' && in[2] <= '7' &&
-            in[3] >= '0' && in[3] <= '7') {
-            *out++ = (char)((in[1] - '0') * 64 + (in[2] - '0') * 8 + (in[3] - '0'));
-            in += 3;
-        } else {
-            *out++ = *in;
-        }
-    }
-    *out = '\0';
-    return path;
-}
-
-static bool list_has(const char *list, const char *separators, const char *word)
-{
-    size_t length = strlen(word);
-    for (const char *at = list; *at != '\0';) {
-        size_t step = strcspn(at, separators);
-        if (step == length && strncmp(at, word, length) == 0)
-            return true;
-        at += step;
-        at += strspn(at, separators);
-    }
-    return false;
-}
-
-/* One line: id parent major:minor root mount-point options optional... - type source super-options
- */
-static void parse_line(char *line, struct cgroup_mounts *mounts)
-{
-    char *tail = strstr(line, " - ");
-    if (tail == NULL)
-        return;
-    *tail = '\0';
-    char *save = NULL;
-    char *type = strtok_r(tail + 3, " ", &save);
-    strtok_r(NULL, " ", &save);
-    char *options = strtok_r(NULL, " ", &save);
-    char *point = line;
-    for (int field = 1; field < 5 && point != NULL; field++) {
-        point = strchr(point, ' ');
-        if (point != NULL)
-            point++;
-    }
-    if (point == NULL || type == NULL || options == NULL)
-        return;
-    point[strcspn(point, " ")] = '\0';
-
-    if (str_equal(type, "cgroup2") && mounts->v2 == NULL)
-        mounts->v2 = unescape(point);
-    if (!str_equal(type, "cgroup"))
-        return;
-    for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
-        if (mounts->v1[i] == NULL && list_has(options, ",", controller_names[i]))
-            mounts->v1[i] = unescape(point);
-    }
-}
-
-int cgroup_mounts_parse(const char *mountinfo, struct cgroup_mounts *ret)
-{
-    AUTO_FREE char *text = mem_dup(mountinfo);
-    *ret = (struct cgroup_mounts){0};
-    char *save = NULL;
-    for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save))
-        parse_line(line, ret);
-    return 0;
-}
-
-void cgroup_mounts_done(struct cgroup_mounts *mounts)
-{
-    for (int i = 0; i < CGROUP_CONTROLLERS; i++)
-        free(TAKE_PTR(mounts->v1[i]));
-    free(TAKE_PTR(mounts->v2));
-}
+static const struct place v1_places[CGROUP_CONTROLLERS] = {
+    [CGROUP_MEMORY] = {"memory", true},    [CGROUP_CPU] = {"cpu", false},
+    [CGROUP_PIDS] = {"pids", true},        [CGROUP_IO] = {NULL, false},
+    [CGROUP_CPUACCT] = {"cpuacct", false}, [CGROUP_FREEZER] = {NULL, false},
+};
 
 /* Enable what we limit with for the children of this v2 group. One by one, since one controller
  * that is missing would refuse them all; what took effect is read back at the end. */
@@ -108,7 +35,7 @@ static void enable_controllers(int group_fd)
     AUTO_CLOSE int fd = openat(group_fd, "cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return;
-    static const char *const wanted[] = {"+memory", "+cpu", "+pids"};
+    static const char *const wanted[] = {"+memory", "+cpu", "+pids", "+io"};
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
         if (write(fd, wanted[i], strlen(wanted[i])) < 0)
             continue;
@@ -142,7 +69,7 @@ static int open_group(const char *mount, const char *relative, bool v2, int *ret
 }
 
 static int add_hierarchy(struct cgroups *groups, const char *mount, const char *relative,
-                         const char *inside, struct error *err)
+                         const struct place *place, struct error *err)
 {
     int fd = -1;
     int r = open_group(mount, relative, groups->v2, &fd);
@@ -151,25 +78,35 @@ static int add_hierarchy(struct cgroups *groups, const char *mount, const char *
     groups->items[groups->count++] = (struct cgroup_hierarchy){
         .fd = fd,
         .path = mem_printf("%s/%s", mount, relative),
-        .inside = inside,
+        .inside = place->inside,
+        .has_work = place->has_work,
     };
     return 0;
+}
+
+/* Controllers may share a mount ("cpu,cpuacct"): one hierarchy then, with what either needs. */
+static bool share_hierarchy(struct cgroups *groups, const struct cgroup_mounts *mounts, int new)
+{
+    for (int i = 0; i < new; i++) {
+        if (!str_equal(mounts->v1[new], mounts->v1[i]))
+            continue;
+        struct cgroup_hierarchy *hierarchy = &groups->items[groups->of[i]];
+        hierarchy->has_work = hierarchy->has_work || v1_places[new].has_work;
+        if (hierarchy->inside == NULL)
+            hierarchy->inside = v1_places[new].inside;
+        groups->of[new] = groups->of[i];
+        return true;
+    }
+    return false;
 }
 
 static int open_v1(struct cgroups *groups, const struct cgroup_mounts *mounts, const char *relative,
                    struct error *err)
 {
     for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
-        if (mounts->v1[i] == NULL)
+        if (mounts->v1[i] == NULL || share_hierarchy(groups, mounts, i))
             continue;
-        /* Controllers may share a mount ("cpu,cpuacct"): one hierarchy then. */
-        for (int j = 0; j < i && groups->of[i] < 0; j++) {
-            if (str_equal(mounts->v1[i], mounts->v1[j]))
-                groups->of[i] = groups->of[j];
-        }
-        if (groups->of[i] >= 0)
-            continue;
-        int r = add_hierarchy(groups, mounts->v1[i], relative, controller_names[i], err);
+        int r = add_hierarchy(groups, mounts->v1[i], relative, &v1_places[i], err);
         if (r < 0)
             return r;
         groups->of[i] = (int)groups->count - 1;
@@ -180,7 +117,8 @@ static int open_v1(struct cgroups *groups, const struct cgroup_mounts *mounts, c
 static int open_v2(struct cgroups *groups, const char *mount, const char *relative,
                    struct error *err)
 {
-    int r = add_hierarchy(groups, mount, relative, "", err);
+    static const struct place place = {"", true};
+    int r = add_hierarchy(groups, mount, relative, &place, err);
     if (r < 0)
         return r;
     CLEANUP(buf_done) struct buf enabled;
@@ -189,10 +127,19 @@ static int open_v2(struct cgroups *groups, const char *mount, const char *relati
     if (r < 0)
         return r;
     for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
-        if (list_has(enabled.data, " \n", controller_names[i]))
+        if (cgroup_list_has(enabled.data, " \n", cgroup_controller_name(i, true)))
             groups->of[i] = 0;
     }
     return 0;
+}
+
+/* Version 1 counts the I/O of a disk only once somebody has had a limit on it: "no limit" will do.
+ * Without it only the numbers are missing, so this may fail. */
+static void start_counting_io(const struct cgroups *groups)
+{
+    if (!groups->v2 && cgroup_has(groups, CGROUP_IO) && groups->device.found)
+        (void)cgroup_write(groups, CGROUP_IO, ".", "blkio.throttle.read_bps_device", "%u:%u 0",
+                           groups->device.major, groups->device.minor);
 }
 
 static void note_slot(void *context, const char *name)
@@ -204,9 +151,24 @@ static void note_slot(void *context, const char *name)
         groups->next_slot = (unsigned)number + 1;
 }
 
-int cgroup_open(struct cgroups *groups, const char *parent, const char *instance, struct error *err)
+static bool choose_v2(const struct cgroup_mounts *mounts)
 {
-    *groups = (struct cgroups){.of = {-1, -1, -1}};
+    CLEANUP(buf_done) struct buf offered;
+    buf_init(&offered, 4096);
+    if (mounts->v2 == NULL)
+        return false;
+    AUTO_FREE char *path = mem_printf("%s/cgroup.controllers", mounts->v2);
+    if (file_read_at(AT_FDCWD, path, &offered, NULL) < 0)
+        return false;
+    return cgroup_mounts_prefer_v2(mounts, offered.data);
+}
+
+int cgroup_open(struct cgroups *groups, const char *parent, const char *instance,
+                const char *state_path, struct error *err)
+{
+    *groups = (struct cgroups){0};
+    for (int i = 0; i < CGROUP_CONTROLLERS; i++)
+        groups->of[i] = -1;
     CLEANUP(buf_done) struct buf mountinfo;
     buf_init(&mountinfo, MOUNTINFO_MAX);
     int r = file_read_at(AT_FDCWD, "/proc/self/mountinfo", &mountinfo, err);
@@ -217,16 +179,15 @@ int cgroup_open(struct cgroups *groups, const char *parent, const char *instance
 
     AUTO_FREE char *relative = parent == NULL ? mem_printf("opensandbox-%s", instance)
                                               : mem_printf("%s/opensandbox-%s", parent, instance);
-    bool any_v1 = mounts.v1[CGROUP_MEMORY] || mounts.v1[CGROUP_CPU] || mounts.v1[CGROUP_PIDS];
-    groups->v2 = !any_v1 && mounts.v2 != NULL;
-    if (any_v1)
-        r = open_v1(groups, &mounts, relative, err);
-    else if (groups->v2)
-        r = open_v2(groups, mounts.v2, relative, err);
+    groups->v2 = choose_v2(&mounts);
+    r = groups->v2 ? open_v2(groups, mounts.v2, relative, err)
+                   : open_v1(groups, &mounts, relative, err);
     if (r < 0) {
         cgroup_close(groups);
         return r;
     }
+    cgroup_find_device(state_path, &groups->device);
+    start_counting_io(groups);
     cgroup_each(groups, note_slot, groups);
     return 0;
 }
@@ -239,20 +200,4 @@ void cgroup_close(struct cgroups *groups)
         free(TAKE_PTR(groups->items[i].path));
     }
     groups->count = 0;
-}
-
-void cgroup_each(const struct cgroups *groups, void (*found)(void *context, const char *name),
-                 void *context)
-{
-    for (unsigned i = 0; i < groups->count; i++) {
-        DIR *dir = opendir(groups->items[i].path);
-        if (dir == NULL)
-            continue;
-        struct dirent *entry;
-        while ((entry = readdir(dir)) != NULL) {
-            if (str_starts_with(entry->d_name, "slot-") && strlen(entry->d_name) < CGROUP_NAME_MAX)
-                found(context, entry->d_name);
-        }
-        closedir(dir);
-    }
 }

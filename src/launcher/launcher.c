@@ -70,11 +70,12 @@ static void prepare_image(struct launcher *launcher)
 static void log_start(const struct launcher *launcher)
 {
     const struct cgroups *groups = &launcher->cgroups;
-    log_info("serving %s, instance %s, cgroup v%d (memory %s, cpu %s, pids %s), %u slots",
+    log_info("serving %s, instance %s, cgroup v%d (memory %s, cpu %s, pids %s, io %s), %u slots",
              launcher->state.path, launcher->state.instance, groups->v2 ? 2 : 1,
              groups->of[CGROUP_MEMORY] >= 0 ? "yes" : "no",
              groups->of[CGROUP_CPU] >= 0 ? "yes" : "no",
-             groups->of[CGROUP_PIDS] >= 0 ? "yes" : "no", launcher->options.slots);
+             groups->of[CGROUP_PIDS] >= 0 ? "yes" : "no",
+             groups->of[CGROUP_IO] >= 0 ? "yes" : "no", launcher->options.slots);
 }
 
 /* Each part of a start undoes itself on failure; what was started before it is undone by stop(). */
@@ -88,7 +89,8 @@ static int start(struct launcher *launcher, struct error *err)
         r = state_open(&launcher->state, options->state_dir, options->execd, options->server_uid,
                        err);
     if (r == 0)
-        r = cgroup_open(&launcher->cgroups, options->cgroup_parent, launcher->state.instance, err);
+        r = cgroup_open(&launcher->cgroups, options->cgroup_parent, launcher->state.instance,
+                        launcher->state.path, err);
     if (r == 0)
         r = seccomp_filter_build(&launcher->filter, err);
     if (r == 0)
@@ -111,6 +113,7 @@ static void stop(struct launcher *launcher)
     peer_close_all(launcher);
     slot_free_all(launcher);
     remove_done(launcher);
+    meter_save_all(launcher);
     sandbox_free_all(launcher);
     seccomp_filter_done(&launcher->filter);
     cgroup_close(&launcher->cgroups);
@@ -139,6 +142,7 @@ int launcher_run(const struct options *options, struct error *err)
         return r;
     idrange_init(&launcher.ranges);
     sandbox_init_all(&launcher);
+    meter_init_all(&launcher);
     slot_init_all(&launcher);
     remove_init(&launcher);
     loop_timer_add(&launcher.loop, &launcher.idle_timer, first_peer_missing);

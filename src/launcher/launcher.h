@@ -8,6 +8,7 @@
 #include "launcher/cgroup.h"
 #include "launcher/idrange.h"
 #include "launcher/loop.h"
+#include "launcher/meter.h"
 #include "launcher/options.h"
 #include "launcher/peer.h"
 #include "launcher/remove.h"
@@ -25,6 +26,7 @@ struct launcher {
     struct idrange ranges;
     struct error image_error; /* why there is no host image; code ERR_OK when there is */
     struct sandboxes sandboxes;
+    struct meters meters;
     struct slots slots;
     struct remover remover;
     struct peers peers;

@@ -24,6 +24,8 @@ const char options_usage[] =
     "  --execd FILE          the program that becomes process 1 of every sandbox\n"
     "  --server-uid N        user id the server runs as (default: our own)\n"
     "  --slots N             prepared sandboxes to keep waiting, 0 to 64 (default: 4)\n"
+    "  --meter-seconds N     read the memory of each sandbox so often, 0 to 3600; 0: only when a\n"
+    "                        server asks (default: 5)\n"
     "  --cgroup-parent NAME  make our control group below this one\n"
     "  --log-format F        text or json (default: text)\n"
     "  --log-level L         debug, info, warn or error (default: info)\n"
@@ -69,6 +71,9 @@ static int set_option(struct options *options, const char *name, const char *val
     } else if (str_equal(name, "--slots")) {
         r = set_number(name, value, OPTIONS_SLOTS_MAX, &number, err);
         options->slots = (unsigned)number;
+    } else if (str_equal(name, "--meter-seconds")) {
+        r = set_number(name, value, OPTIONS_METER_MAX, &number, err);
+        options->meter_s = (unsigned)number;
     } else if (str_equal(name, "--cgroup-parent")) {
         options->cgroup_parent = value;
         if (!is_group_path(value))
@@ -113,6 +118,7 @@ int options_parse(int argc, char **argv, struct options *ret, struct error *err)
         .fd = -1,
         .server_uid = geteuid(),
         .slots = OPTIONS_SLOTS_DEFAULT,
+        .meter_s = OPTIONS_METER_DEFAULT,
         .log_format = LOG_PEOPLE,
         .log_level = LOG_INFO,
     };

@@ -9,6 +9,8 @@
 
 #define OPTIONS_SLOTS_DEFAULT 4
 #define OPTIONS_SLOTS_MAX     64
+#define OPTIONS_METER_DEFAULT 5
+#define OPTIONS_METER_MAX     3600
 
 struct options { /* strings are borrowed from argv */
     const char *listen_path;
@@ -18,6 +20,7 @@ struct options { /* strings are borrowed from argv */
     const char *cgroup_parent; /* NULL: the root of each hierarchy */
     uint32_t server_uid;
     unsigned slots;
+    unsigned meter_s; /* between two readings of each sandbox's memory; 0: only when asked */
     enum log_format log_format;
     enum log_level log_level;
     bool help;

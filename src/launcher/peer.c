@@ -90,6 +90,24 @@ static void handle_request(struct launcher *launcher, struct peer_reply reply,
     case MESSAGE_REMOVE:
         sandbox_remove(launcher, message->target.id, reply);
         break;
+    case MESSAGE_LIMITS:
+        sandbox_set_limits(launcher, message->limits.id, &message->limits.limits, reply);
+        break;
+    case MESSAGE_DEADLINE:
+        sandbox_set_deadline(launcher, message->deadline.id, message->deadline.deadline_unix_ms,
+                             reply);
+        break;
+    case MESSAGE_FREEZE:
+    case MESSAGE_THAW:
+        sandbox_freeze(launcher, message->target.id, message->header.type == MESSAGE_FREEZE, reply);
+        break;
+    case MESSAGE_STAT: {
+        union message page;
+        message_init(&page, MESSAGE_USAGE, reply.sequence);
+        sandbox_stat(launcher, message->list.after, &page.usage);
+        peer_send(launcher, reply, &page);
+        break;
+    }
     case MESSAGE_LIST: {
         union message page;
         message_init(&page, MESSAGE_SANDBOXES, reply.sequence);

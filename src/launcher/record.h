@@ -15,9 +15,10 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "launcher/process.h"
+#include "runtime/native/message.h"
 
 #define RECORD_NEW        "record.new" /* where it is written before it replaces `record` */
-#define RECORD_MAX        1024
+#define RECORD_MAX        2048
 #define RECORD_CGROUP_MAX 32
 
 struct record {
@@ -27,16 +28,25 @@ struct record {
     char boot_id[PROCESS_BOOT_ID_LEN + 1];
     unsigned range;
     char cgroup[RECORD_CGROUP_MAX]; /* name of its group below ours */
+    char image[MESSAGE_IMAGE_MAX];
+    bool read_only; /* its root file system */
+    bool frozen;    /* it shall stand still, whether it does so already or not */
+    /* False for one that was made before limits were recorded: its limits are those the kernel has.
+     */
+    bool limits_known;
+    struct message_limits limits;
     uint64_t created_unix_ms;
     uint64_t deadline_unix_ms; /* 0: none */
     unsigned exit_reason;      /* enum message_exit_reason; NONE while it runs */
     int exit_status;
-    unsigned oom_kills;
+    unsigned oom_kills;  /* when it ended */
+    unsigned limits_hit; /* the same; MESSAGE_HIT_* */
 };
 
 void record_format(const struct record *record, struct buf *text);
 
-/* Accepts exactly what record_format() writes. */
+/* Accepts exactly what record_format() writes, and what version 1 of it wrote: sandboxes outlive
+ * the launcher that made them. */
 int record_parse(const char *text, size_t length, struct record *ret, struct error *err);
 
 /* Below dir_fd, which is the directory of the sandbox. */

@@ -15,12 +15,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "launcher/launcher.h"
+#include "launcher/nofile.h"
 #include "launcher/slot_process.h"
 
 #define SOCKET_MAX sizeof(((struct message_sandbox *)0)->socket)
-
-/* How long a deadline may oversleep a step of the wall clock. */
-#define DEADLINE_CHECK_MS 60000u
 
 /* The table. */
 
@@ -36,6 +34,13 @@ static size_t position(const struct sandboxes *table, const char *id)
             high = middle;
     }
     return low;
+}
+
+size_t sandbox_position_after(const struct launcher *launcher, const char *id)
+{
+    const struct sandboxes *table = &launcher->sandboxes;
+    size_t at = position(table, id);
+    return at < table->count && str_equal(table->items[at]->record.id, id) ? at + 1 : at;
 }
 
 struct sandbox *sandbox_find(struct launcher *launcher, const char *id)
@@ -86,11 +91,26 @@ static void enqueue(struct sandbox *sandbox)
         table->queue_head = sandbox;
     table->queue_tail = sandbox;
     table->queued++;
+    sandbox->queued = true;
+}
+
+/* Before all others: it had waited already. */
+static void enqueue_first(struct sandbox *sandbox)
+{
+    struct sandboxes *table = &sandbox->launcher->sandboxes;
+    sandbox->queue_next = table->queue_head;
+    table->queue_head = sandbox;
+    if (table->queue_tail == NULL)
+        table->queue_tail = sandbox;
+    table->queued++;
+    sandbox->queued = true;
 }
 
 static void unqueue(struct sandbox *sandbox)
 {
     struct sandboxes *table = &sandbox->launcher->sandboxes;
+    if (!sandbox->queued)
+        return;
     struct sandbox *before = NULL;
     for (struct sandbox *at = table->queue_head; at != sandbox; at = at->queue_next)
         before = at;
@@ -101,15 +121,8 @@ static void unqueue(struct sandbox *sandbox)
     if (table->queue_tail == sandbox)
         table->queue_tail = before;
     sandbox->queue_next = NULL;
+    sandbox->queued = false;
     table->queued--;
-}
-
-struct sandbox *sandbox_dequeue(struct launcher *launcher)
-{
-    struct sandbox *sandbox = launcher->sandboxes.queue_head;
-    if (sandbox != NULL)
-        unqueue(sandbox);
-    return sandbox;
 }
 
 void sandbox_free_all(struct launcher *launcher)
@@ -127,13 +140,35 @@ static void socket_path(const struct sandbox *sandbox, char ret[SOCKET_MAX])
     snprintf(ret, SOCKET_MAX, "%s/%s.sock", sandbox->launcher->state.run_path, sandbox->record.id);
 }
 
+/* While it is still on its way to stand still it runs. */
+static enum message_state shown_state(const struct sandbox *sandbox)
+{
+    if (sandbox->state == SANDBOX_EXITED)
+        return MESSAGE_EXITED;
+    bool frozen = sandbox->record.frozen && sandbox->change != SANDBOX_FREEZING;
+    return frozen ? MESSAGE_FROZEN : MESSAGE_RUNNING;
+}
+
+/* Of one that runs: as of the last reading. */
+static unsigned limits_hit(const struct sandbox *sandbox)
+{
+    return sandbox->record.limits_hit | meter_hits(&sandbox->meter);
+}
+
+static uint32_t oom_kills(const struct sandbox *sandbox)
+{
+    uint64_t read = MIN(sandbox->meter.usage.oom_kills, (uint64_t)UINT32_MAX);
+    return MAX(sandbox->record.oom_kills, (uint32_t)read);
+}
+
 static void describe(const struct sandbox *sandbox, struct message_sandbox *ret)
 {
     memcpy(ret->id, sandbox->record.id, sizeof(sandbox->record.id));
-    ret->state = sandbox->state == SANDBOX_EXITED ? MESSAGE_EXITED : MESSAGE_RUNNING;
+    ret->state = shown_state(sandbox);
     ret->exit_reason = sandbox->record.exit_reason;
     ret->exit_status = sandbox->record.exit_status;
-    ret->oom_kills = sandbox->record.oom_kills;
+    ret->oom_kills = oom_kills(sandbox);
+    ret->limits_hit = limits_hit(sandbox);
     ret->created_unix_ms = sandbox->record.created_unix_ms;
     socket_path(sandbox, ret->socket);
 }
@@ -141,10 +176,7 @@ static void describe(const struct sandbox *sandbox, struct message_sandbox *ret)
 void sandbox_list(struct launcher *launcher, const char *after, struct message_sandboxes *page)
 {
     const struct sandboxes *table = &launcher->sandboxes;
-    size_t at = position(table, after);
-    if (at < table->count && str_equal(table->items[at]->record.id, after))
-        at++;
-    for (; at < table->count; at++) {
+    for (size_t at = sandbox_position_after(launcher, after); at < table->count; at++) {
         if (table->items[at]->state < SANDBOX_RUNNING)
             continue;
         if (page->count == MESSAGE_SANDBOXES_MAX) {
@@ -155,18 +187,68 @@ void sandbox_list(struct launcher *launcher, const char *after, struct message_s
     }
 }
 
+static void describe_usage(const struct sandbox *sandbox, struct message_usage *ret)
+{
+    const struct meter *meter = &sandbox->meter;
+    const struct cgroup_usage *usage = &meter->usage;
+    bool exited = sandbox->state == SANDBOX_EXITED;
+    *ret = (struct message_usage){
+        .state = shown_state(sandbox),
+        .limits_hit = limits_hit(sandbox),
+        .read_unix_ms = meter->read_unix_ms,
+        .cpu_ns = usage->cpu_ns,
+        .memory_bytes = exited ? 0 : usage->memory_bytes,
+        .memory_peak_bytes = usage->memory_peak_bytes,
+        .memory_mib_ms = meter->memory_mib_ms,
+        .io_read_bytes = usage->io_read_bytes,
+        .io_write_bytes = usage->io_write_bytes,
+        .io_read_ops = usage->io_read_ops,
+        .io_write_ops = usage->io_write_ops,
+        .oom_kills = usage->oom_kills,
+        .memory_refused = usage->memory_refused,
+        .pids_refused = usage->pids_refused,
+        .cpu_throttled = usage->cpu_throttled,
+        .pids = exited ? 0 : usage->pids,
+    };
+    memcpy(ret->id, sandbox->record.id, sizeof(sandbox->record.id));
+}
+
+void sandbox_stat(struct launcher *launcher, const char *after, struct message_usage_page *page)
+{
+    const struct sandboxes *table = &launcher->sandboxes;
+    for (size_t at = sandbox_position_after(launcher, after); at < table->count; at++) {
+        struct sandbox *sandbox = table->items[at];
+        if (sandbox->state < SANDBOX_RUNNING)
+            continue;
+        if (page->count == MESSAGE_USAGE_MAX) {
+            page->more = 1;
+            break;
+        }
+        if (sandbox->state == SANDBOX_RUNNING)
+            meter_read(sandbox);
+        describe_usage(sandbox, &page->items[page->count++]);
+    }
+}
+
 /* The end. */
 
-static void write_record(struct sandbox *sandbox)
+int sandbox_open_directory(const struct sandbox *sandbox, struct error *err)
+{
+    int fd = openat(sandbox->launcher->state.sandboxes_fd, sandbox->record.id,
+                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? error_set_errno(err, errno, "cannot open the sandbox's directory") : fd;
+}
+
+int sandbox_write_record(const struct sandbox *sandbox, struct error *err)
+{
+    AUTO_CLOSE int dir = sandbox_open_directory(sandbox, err);
+    return dir < 0 ? dir : record_write(dir, &sandbox->record, err);
+}
+
+static void write_record(const struct sandbox *sandbox)
 {
     struct error err = ERROR_INIT;
-    AUTO_CLOSE int dir = openat(sandbox->launcher->state.sandboxes_fd, sandbox->record.id,
-                                O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (dir < 0)
-        error_set_errno(&err, errno, "cannot open its directory");
-    else
-        record_write(dir, &sandbox->record, &err);
-    if (err.code != ERR_OK)
+    if (sandbox_write_record(sandbox, &err) < 0)
         log_error("sandbox %s: %s", sandbox->record.id, err.message);
 }
 
@@ -216,7 +298,10 @@ static void note_exit(struct sandbox *sandbox)
     } else {
         record->exit_reason = MESSAGE_EXIT_LOST;
     }
-    record->oom_kills = cgroup_oom_kills(&sandbox->launcher->cgroups, record->cgroup);
+    meter_read(sandbox);
+    record->oom_kills = oom_kills(sandbox);
+    record->limits_hit = limits_hit(sandbox);
+    record->frozen = false;
 }
 
 static void sandbox_exited(struct loop_source *source)
@@ -224,6 +309,7 @@ static void sandbox_exited(struct loop_source *source)
     struct sandbox *sandbox = CONTAINER_OF(source, struct sandbox, exit_source);
     struct launcher *launcher = sandbox->launcher;
     note_exit(sandbox);
+    sandbox_change_cancel(sandbox);
     loop_unwatch(&launcher->loop, &sandbox->exit_source);
     sandbox->pidfd = fd_close(sandbox->pidfd);
     sandbox->state = SANDBOX_EXITED;
@@ -235,92 +321,108 @@ static void sandbox_exited(struct loop_source *source)
     message_init(&event, MESSAGE_EXIT, 0);
     describe(sandbox, &event.exit.sandbox);
     peer_broadcast(launcher, &event);
-    if (!sandbox->removing || !discard(sandbox))
+    if (!sandbox->removing || !discard(sandbox)) {
+        meter_save(sandbox);
         write_record(sandbox);
+    }
     launcher_check_idle(launcher);
 }
 
-/* Process 1 of the pid namespace: everything in it dies with it. */
-static void kill_process(struct sandbox *sandbox, enum message_exit_reason reason)
+/* Process 1 of the pid namespace: everything in it dies with it. A frozen one of v1 dies only when
+ * it moves again, and does nothing else then, since the signal is there first. */
+void sandbox_end(struct sandbox *sandbox, enum message_exit_reason reason)
 {
     if (sandbox->killing == MESSAGE_EXIT_NONE)
         sandbox->killing = reason;
     int r = process_signal(sandbox->pidfd, SIGKILL);
     if (r < 0 && r != -ESRCH)
         log_error("cannot kill sandbox %s: %s", sandbox->record.id, strerror(-r));
-}
-
-/* Deadlines. */
-
-static void wait_for_deadline(struct sandboxes *table, uint64_t deadline_ms)
-{
-    if (table->next_deadline_ms != 0 && table->next_deadline_ms <= deadline_ms)
+    if (!sandbox->record.frozen && sandbox->change == SANDBOX_STEADY)
         return;
-    uint64_t now = (uint64_t)clock_unix_ms();
-    uint64_t wait = deadline_ms > now ? deadline_ms - now : 0;
-    table->next_deadline_ms = deadline_ms;
-    loop_timer_set(&table->deadline_timer, MIN(wait, (uint64_t)DEADLINE_CHECK_MS));
-}
-
-static void deadline_fired(struct loop_timer *timer)
-{
-    struct sandboxes *table = CONTAINER_OF(timer, struct sandboxes, deadline_timer);
-    uint64_t now = (uint64_t)clock_unix_ms();
-    table->next_deadline_ms = 0;
-    for (size_t i = 0; i < table->count; i++) {
-        struct sandbox *sandbox = table->items[i];
-        uint64_t deadline = sandbox->record.deadline_unix_ms;
-        if (sandbox->state != SANDBOX_RUNNING || deadline == 0)
-            continue;
-        if (deadline <= now && sandbox->killing == MESSAGE_EXIT_NONE)
-            kill_process(sandbox, MESSAGE_EXIT_DEADLINE);
-        else if (deadline > now)
-            wait_for_deadline(table, deadline);
-    }
+    sandbox_change_cancel(sandbox);
+    r = cgroup_freeze(&sandbox->launcher->cgroups, sandbox->record.cgroup, false);
+    if (r < 0)
+        log_error("cannot thaw sandbox %s to end it: %s", sandbox->record.id, strerror(-r));
 }
 
 void sandbox_init_all(struct launcher *launcher)
 {
     launcher->sandboxes = (struct sandboxes){0};
-    loop_timer_add(&launcher->loop, &launcher->sandboxes.deadline_timer, deadline_fired);
+    sandbox_change_init(&launcher->sandboxes, &launcher->loop);
 }
 
 /* The beginning. */
 
-static int check_request(struct launcher *launcher, const struct message_create *request,
-                         const struct cgroup_limits *limits, struct error *err)
+struct cgroup_limits sandbox_cgroup_limits(const struct message_limits *limits)
 {
-    if (sandbox_find(launcher, request->id) != NULL)
-        return error_set(err, ERR_CONFLICT, "sandbox %s exists already", request->id);
-    if (!str_equal(request->image, "host"))
-        return error_set(err, ERR_NOT_FOUND, "no image '%s'; this launcher has: host",
-                         request->image);
+    return (struct cgroup_limits){
+        .memory_bytes = limits->memory_bytes,
+        .io_read_bps = limits->io_read_bps,
+        .io_write_bps = limits->io_write_bps,
+        .io_read_iops = limits->io_read_iops,
+        .io_write_iops = limits->io_write_iops,
+        .cpu_millis = limits->cpu_millis,
+        .pids = limits->pids,
+    };
+}
+
+/* Whether a slot of this shape can be made here. */
+static int shape_check(const struct launcher *launcher, const struct slot_shape *shape,
+                       struct error *err)
+{
+    if (!str_equal(shape->image, SLOT_IMAGE_HOST))
+        return error_set(err, ERR_NOT_FOUND, "no image '%s'; this launcher has: %s", shape->image,
+                         SLOT_IMAGE_HOST);
     if (launcher->image_error.code != ERR_OK) {
         *err = launcher->image_error;
         return -1;
     }
+    if (shape->read_only)
+        return error_set(err, ERR_UNSUPPORTED,
+                         "a read-only root file system cannot be made by this launcher");
+    if (shape->disk_bytes != 0)
+        return error_set(err, ERR_UNSUPPORTED,
+                         "a disk limit cannot be enforced by this launcher; leave it out");
+    return 0;
+}
+
+static int check_request(struct launcher *launcher, const struct message_create *request,
+                         const struct slot_shape *shape, struct error *err)
+{
+    if (sandbox_find(launcher, request->id) != NULL)
+        return error_set(err, ERR_CONFLICT, "sandbox %s exists already", request->id);
+    int r = shape_check(launcher, shape, err);
+    if (r < 0)
+        return r;
     if (launcher->sandboxes.queued >= SANDBOX_QUEUE_MAX)
         return error_set(err, ERR_UNAVAILABLE, "%d sandboxes are waiting to be made already",
                          SANDBOX_QUEUE_MAX);
-    return cgroup_check(&launcher->cgroups, limits, err);
+    struct cgroup_limits limits = sandbox_cgroup_limits(&request->limits);
+    r = cgroup_check(&launcher->cgroups, &limits, err);
+    return r < 0 ? r : nofile_check(request->limits.open_files, err);
 }
 
 void sandbox_create(struct launcher *launcher, const struct message_create *request,
                     struct peer_reply reply)
 {
     struct error err = ERROR_INIT;
-    struct cgroup_limits limits = {
-        .memory_bytes = request->memory_bytes,
-        .cpu_millis = request->cpu_millis,
-        .pids = request->pids,
+    struct slot_shape shape = {
+        .disk_bytes = request->limits.disk_bytes,
+        .read_only = (request->flags & MESSAGE_READ_ONLY_ROOT) != 0,
     };
-    if (check_request(launcher, request, &limits, &err) < 0) {
+    memcpy(shape.image, request->image, sizeof(shape.image));
+    if (check_request(launcher, request, &shape, &err) < 0) {
         peer_answer(launcher, reply, &err, NULL);
         return;
     }
     struct sandbox *sandbox = insert(launcher, request->id);
-    sandbox->limits = limits;
-    sandbox->record.deadline_unix_ms = request->deadline_unix_ms;
+    struct record *record = &sandbox->record;
+    sandbox->shape = shape;
+    memcpy(record->image, request->image, sizeof(record->image));
+    record->read_only = shape.read_only;
+    record->limits = request->limits;
+    record->limits_known = true;
+    record->deadline_unix_ms = request->deadline_unix_ms;
     sandbox->create_reply = reply;
     enqueue(sandbox);
     slot_pump(launcher);
@@ -334,10 +436,9 @@ static int take_files(struct sandbox *sandbox, const struct slot *slot, struct e
     if (renameat(state->loose_fd, slot->directory, state->sandboxes_fd, id) < 0)
         return error_set_errno(err, errno, "cannot name the sandbox's directory");
     sandbox->has_directory = true;
-    AUTO_CLOSE int dir =
-        openat(state->sandboxes_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_CLOSE int dir = sandbox_open_directory(sandbox, err);
     if (dir < 0)
-        return error_set_errno(err, errno, "cannot open the sandbox's directory");
+        return dir;
     return record_write(dir, &sandbox->record, err);
 }
 
@@ -373,7 +474,8 @@ static void queue_again(struct sandbox *sandbox)
 {
     give_up_slot(sandbox);
     sandbox->state = SANDBOX_QUEUED;
-    enqueue(sandbox);
+    if (!sandbox->queued) /* else the slot made to order was lost before it was ready */
+        enqueue_first(sandbox);
 }
 
 /* The record is there before the order goes out: from then on the process may become a sandbox even
@@ -382,6 +484,7 @@ void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
 {
     struct launcher *launcher = sandbox->launcher;
     struct record *record = &sandbox->record;
+    unqueue(sandbox);
     record->pid = slot->pid;
     record->start_ticks = slot->start_ticks;
     record->range = slot->range;
@@ -404,8 +507,8 @@ static void enter_running(struct sandbox *sandbox, int pidfd)
     sandbox->pidfd = pidfd;
     sandbox->state = SANDBOX_RUNNING;
     sandbox->launcher->sandboxes.running++;
-    if (sandbox->record.deadline_unix_ms != 0)
-        wait_for_deadline(&sandbox->launcher->sandboxes, sandbox->record.deadline_unix_ms);
+    sandbox_watch_deadline(sandbox);
+    meter_wake(sandbox->launcher);
 }
 
 void sandbox_started(struct sandbox *sandbox)
@@ -418,6 +521,7 @@ void sandbox_started(struct sandbox *sandbox)
     }
     struct slot *slot = TAKE_PTR(sandbox->slot);
     loop_hand_over(&launcher->loop, &slot->exit_source, &sandbox->exit_source, sandbox_exited);
+    meter_start(&sandbox->meter);
     enter_running(sandbox, TAKE_FD(slot->pidfd));
     slot_release(slot);
     char socket[SOCKET_MAX];
@@ -430,6 +534,7 @@ void sandbox_failed(struct sandbox *sandbox, const struct error *err)
 {
     struct launcher *launcher = sandbox->launcher;
     log_warn("sandbox %s could not be made: %s", sandbox->record.id, err->message);
+    unqueue(sandbox);
     if (sandbox->slot != NULL)
         give_up_slot(sandbox);
     peer_answer(launcher, sandbox->create_reply, err, NULL);
@@ -454,13 +559,16 @@ int sandbox_adopt(struct launcher *launcher, const struct record *record, int pi
 {
     struct sandbox *sandbox = insert(launcher, record->id);
     sandbox->record = *record;
+    meter_load(sandbox);
     if (pidfd >= 0) {
         int r = loop_watch(&launcher->loop, &sandbox->exit_source, pidfd, sandbox_exited, err);
-        if (r < 0)
+        if (r < 0) {
             forget(sandbox);
-        else
-            enter_running(sandbox, pidfd);
-        return r;
+            return r;
+        }
+        enter_running(sandbox, pidfd);
+        sandbox_restore(sandbox);
+        return 0;
     }
     sandbox->state = SANDBOX_EXITED;
     if (record->exit_reason == MESSAGE_EXIT_NONE) {
@@ -484,6 +592,27 @@ static struct sandbox *find_or_answer(struct launcher *launcher, const char *id,
     return sandbox;
 }
 
+struct sandbox *sandbox_find_changeable(struct launcher *launcher, const char *id,
+                                        struct peer_reply reply)
+{
+    struct sandbox *sandbox = find_or_answer(launcher, id, reply);
+    if (sandbox == NULL)
+        return NULL;
+    struct error err = ERROR_INIT;
+    if (sandbox->removing)
+        error_set(&err, ERR_CONFLICT, "sandbox %s is being removed", id);
+    else if (sandbox->state < SANDBOX_RUNNING)
+        error_set(&err, ERR_CONFLICT, "sandbox %s is still being made", id);
+    else if (sandbox->state == SANDBOX_EXITED)
+        error_set(&err, ERR_CONFLICT, "sandbox %s has ended", id);
+    else if (sandbox->killing != MESSAGE_EXIT_NONE)
+        error_set(&err, ERR_CONFLICT, "sandbox %s is being killed", id);
+    if (err.code == ERR_OK)
+        return sandbox;
+    peer_answer(launcher, reply, &err, NULL);
+    return NULL;
+}
+
 void sandbox_kill(struct launcher *launcher, const char *id, struct peer_reply reply)
 {
     struct error err = ERROR_INIT;
@@ -493,7 +622,7 @@ void sandbox_kill(struct launcher *launcher, const char *id, struct peer_reply r
     if (sandbox->state < SANDBOX_RUNNING)
         error_set(&err, ERR_CONFLICT, "sandbox %s is still being made", id);
     else if (sandbox->state == SANDBOX_RUNNING)
-        kill_process(sandbox, MESSAGE_EXIT_KILLED);
+        sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
     peer_answer(launcher, reply, &err, NULL);
 }
 
@@ -512,7 +641,6 @@ void sandbox_remove(struct launcher *launcher, const char *id, struct peer_reply
     sandbox->remove_reply = reply;
     switch (sandbox->state) {
     case SANDBOX_QUEUED:
-        unqueue(sandbox);
         error_set(&err, ERR_CONFLICT, "sandbox %s was removed before it was made", id);
         sandbox_failed(sandbox, &err);
         break;
@@ -521,7 +649,7 @@ void sandbox_remove(struct launcher *launcher, const char *id, struct peer_reply
                        SIGKILL); /* the slot's end is told to sandbox_failed */
         break;
     case SANDBOX_RUNNING:
-        kill_process(sandbox, MESSAGE_EXIT_KILLED);
+        sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
         break;
     case SANDBOX_EXITED:
         discard(sandbox);

@@ -2,7 +2,7 @@
  *
  *   QUEUED    asked for; waits for a slot
  *   STARTING  a slot is becoming it
- *   RUNNING   execd runs; CREATE was answered
+ *   RUNNING   execd runs, or stands still when it was frozen; CREATE was answered
  *   EXITED    its process is gone; record and files stay until REMOVE
  *
  * Only RUNNING and EXITED ones are shown to servers. */
@@ -14,8 +14,10 @@
 
 #include "launcher/cgroup.h"
 #include "launcher/loop.h"
+#include "launcher/meter.h"
 #include "launcher/peer.h"
 #include "launcher/record.h"
+#include "launcher/slot_process.h"
 #include "runtime/native/message.h"
 
 #define SANDBOX_QUEUE_MAX 256
@@ -25,21 +27,30 @@ struct slot;
 
 enum sandbox_state { SANDBOX_QUEUED, SANDBOX_STARTING, SANDBOX_RUNNING, SANDBOX_EXITED };
 
+/* What was asked for and is not there: freezing takes the kernel a moment. */
+enum sandbox_change { SANDBOX_STEADY, SANDBOX_FREEZING, SANDBOX_THAWING };
+
 struct sandbox {
     struct launcher *launcher;
     enum sandbox_state state;
     struct record record; /* complete from STARTING on */
-    struct cgroup_limits limits;
+    struct slot_shape shape;
+    struct meter meter;
     int pidfd;
     struct loop_source exit_source;
-    struct slot *slot;                /* STARTING only */
+    struct slot *slot;                /* STARTING, or QUEUED with one made to order */
     enum message_exit_reason killing; /* KILLED or DEADLINE once we sent SIGKILL for that reason */
     bool removing;
     bool has_directory; /* STARTING: the slot's directory has its name */
     bool retried;       /* a slot that was becoming it was killed before it could say why */
     struct peer_reply create_reply;
     struct peer_reply remove_reply;
+    bool queued;
     struct sandbox *queue_next;
+    enum sandbox_change change;
+    struct peer_reply change_reply;
+    uint64_t change_since_ms;
+    struct sandbox *change_next;
 };
 
 struct sandboxes {
@@ -52,6 +63,8 @@ struct sandboxes {
     size_t queued;
     struct loop_timer deadline_timer;
     uint64_t next_deadline_ms; /* what the timer waits for; 0: nothing */
+    struct sandbox *changing;
+    struct loop_timer change_timer;
 };
 
 void sandbox_init_all(struct launcher *launcher);
@@ -65,9 +78,15 @@ void sandbox_create(struct launcher *launcher, const struct message_create *requ
 void sandbox_kill(struct launcher *launcher, const char *id, struct peer_reply reply);
 void sandbox_remove(struct launcher *launcher, const char *id, struct peer_reply reply);
 void sandbox_list(struct launcher *launcher, const char *after, struct message_sandboxes *page);
+void sandbox_stat(struct launcher *launcher, const char *after, struct message_usage_page *page);
+void sandbox_set_limits(struct launcher *launcher, const char *id,
+                        const struct message_limits *limits, struct peer_reply reply);
+void sandbox_set_deadline(struct launcher *launcher, const char *id, uint64_t deadline_unix_ms,
+                          struct peer_reply reply);
+void sandbox_freeze(struct launcher *launcher, const char *id, bool frozen,
+                    struct peer_reply reply);
 
-/* From the slots: take the queue's head, begin, succeed, fail. */
-struct sandbox *sandbox_dequeue(struct launcher *launcher);
+/* From the slots: begin (it leaves the queue), succeed, fail. */
 void sandbox_begin(struct sandbox *sandbox, struct slot *slot);
 void sandbox_started(struct sandbox *sandbox);
 void sandbox_failed(struct sandbox *sandbox, const struct error *err);
@@ -77,3 +96,27 @@ void sandbox_bereft(struct sandbox *sandbox, bool heard, const struct error *err
 /* From a start: a sandbox of a former launcher. pidfd -1: it has ended. */
 int sandbox_adopt(struct launcher *launcher, const struct record *record, int pidfd,
                   struct error *err);
+
+/* From here on: shared by the files that implement the above. */
+
+size_t sandbox_position_after(const struct launcher *launcher, const char *id); /* "": the first */
+struct cgroup_limits sandbox_cgroup_limits(const struct message_limits *limits);
+
+/* Its directory; the caller closes it. Negative with err filled. */
+int sandbox_open_directory(const struct sandbox *sandbox, struct error *err);
+int sandbox_write_record(const struct sandbox *sandbox, struct error *err);
+
+/* SIGKILL, also when it is frozen. */
+void sandbox_end(struct sandbox *sandbox, enum message_exit_reason reason);
+
+/* The one with this id, if it can be changed now; else the request is answered and it is NULL. */
+struct sandbox *sandbox_find_changeable(struct launcher *launcher, const char *id,
+                                        struct peer_reply reply);
+
+void sandbox_change_init(struct sandboxes *table, struct loop *loop);
+/* Of one that runs: kill it when its deadline has passed, or when it does. */
+void sandbox_watch_deadline(struct sandbox *sandbox);
+/* Whoever waits for it to freeze or thaw is told that it ended. */
+void sandbox_change_cancel(struct sandbox *sandbox);
+/* Of a former launcher: what its record promises is made true. */
+void sandbox_restore(struct sandbox *sandbox);

@@ -14,7 +14,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "launcher/launcher.h"
+#include "launcher/nofile.h"
 #include "launcher/process.h"
 #include "launcher/slot_process.h"
 
@@ -23,11 +25,20 @@
 #define QUIET_MS     5 /* after a CREATE before the pool is refilled, unless it is nearly empty */
 #define PARALLEL_MAX 8 /* prepared at once, when they are needed; else one after another */
 
+/* Into one state or out of it. */
+static void count(struct slot *slot, int by)
+{
+    struct slots *slots = &slot->launcher->slots;
+    slots->count[slot->state] += (unsigned)by;
+    if (slot->ordered && slot->state == SLOT_STATE_PREPARING)
+        slots->ordered += (unsigned)by;
+}
+
 static void set_state(struct slot *slot, enum slot_state state)
 {
-    slot->launcher->slots.count[slot->state]--;
-    slot->launcher->slots.count[state]++;
+    count(slot, -1);
     slot->state = state;
+    count(slot, 1);
 }
 
 static void free_slot(struct slot *slot)
@@ -37,7 +48,7 @@ static void free_slot(struct slot *slot)
     while (*link != slot)
         link = &(*link)->next;
     *link = slot->next;
-    launcher->slots.count[slot->state]--;
+    count(slot, -1);
     loop_unwatch(&launcher->loop, &slot->control_source);
     loop_unwatch(&launcher->loop, &slot->exit_source);
     fd_close(slot->control_fd);
@@ -92,19 +103,36 @@ static void slot_error(const struct slot *slot, struct error *ret)
                   "small?");
 }
 
+/* The slot becomes the sandbox, which leaves the queue. */
+static void begin(struct slot *slot, struct sandbox *sandbox)
+{
+    set_state(slot, SLOT_STATE_STARTING);
+    slot->sandbox = sandbox;
+    sandbox_begin(sandbox, slot);
+}
+
 static void note_ready(struct slot *slot)
 {
+    struct launcher *launcher = slot->launcher;
     struct error err = ERROR_INIT;
     int r = process_start_time(slot->pid, &slot->start_ticks);
     if (r < 0) {
         error_set_errno(&err, -r, "cannot read the start time of process %d", (int)slot->pid);
-        note_failure(slot->launcher, &err);
-        slot_discard(slot, NULL);
+        if (slot->sandbox != NULL) {
+            sandbox_failed(slot->sandbox, &err);
+        } else {
+            note_failure(launcher, &err);
+            slot_discard(slot, NULL);
+        }
         return;
     }
-    set_state(slot, SLOT_STATE_READY);
-    slot->launcher->slots.failures = 0;
-    slot_pump(slot->launcher);
+    if (slot->sandbox != NULL) {
+        begin(slot, slot->sandbox);
+    } else {
+        set_state(slot, SLOT_STATE_READY);
+        launcher->slots.failures = 0;
+    }
+    slot_pump(launcher);
 }
 
 static void note_report(struct slot *slot, const struct slot_report *report)
@@ -200,7 +228,10 @@ static void control_ready(struct loop_source *source)
 
 int slot_send_order(struct slot *slot, const struct sandbox *sandbox)
 {
-    struct slot_order order = {.limits = sandbox->limits};
+    struct slot_order order = {
+        .limits = sandbox_cgroup_limits(&sandbox->record.limits),
+        .open_files = nofile_effective(sandbox->record.limits.open_files),
+    };
     memcpy(order.id, sandbox->record.id, sizeof(order.id));
     if (send(slot->control_fd, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         return -errno;
@@ -215,8 +246,7 @@ static int open_birth_group(struct launcher *launcher, const char *name, int *re
     int r = cgroup_make(&launcher->cgroups, name);
     if (r < 0)
         return r;
-    *ret_fd = openat(launcher->cgroups.items[0].fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return *ret_fd < 0 ? -errno : 0;
+    return cgroup_open_birth(&launcher->cgroups, name, ret_fd);
 }
 
 static int start_process(struct slot *slot, int control, struct error *err)
@@ -231,6 +261,7 @@ static int start_process(struct slot *slot, int control, struct error *err)
         return error_set_errno(err, -pid, "cannot make a process");
     if (pid == 0) {
         struct slot_plan plan = {
+            .shape = &slot->shape,
             .state = &launcher->state,
             .filter = &launcher->filter,
             .cgroups = launcher->cgroups,
@@ -254,8 +285,10 @@ static int watch_slot(struct slot *slot, struct error *err)
     return r;
 }
 
-static int make_slot(struct launcher *launcher, struct error *err)
+/* `sandbox`: made to order for it; NULL: of the pool. */
+static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct error *err)
 {
+    static const struct slot_shape pool_shape = {.image = SLOT_IMAGE_HOST};
     int pair[2];
     unsigned range;
     if (idrange_take(&launcher->ranges, &range) < 0)
@@ -268,6 +301,9 @@ static int make_slot(struct launcher *launcher, struct error *err)
     slot->launcher = launcher;
     slot->state = SLOT_STATE_PREPARING;
     slot->range = range;
+    slot->shape = sandbox != NULL ? sandbox->shape : pool_shape;
+    slot->sandbox = sandbox;
+    slot->ordered = sandbox != NULL;
     slot->control_fd = pair[0];
     slot->pidfd = -1;
     slot->control_source.fd = -1;
@@ -276,7 +312,7 @@ static int make_slot(struct launcher *launcher, struct error *err)
     slot->directory = mem_printf("%s.%u", slot->cgroup, range);
     slot->next = launcher->slots.list;
     launcher->slots.list = slot;
-    launcher->slots.count[slot->state]++;
+    count(slot, 1);
 
     int r = start_process(slot, pair[1], err);
     close(pair[1]);
@@ -287,6 +323,8 @@ static int make_slot(struct launcher *launcher, struct error *err)
             process_signal(slot->pidfd, SIGKILL);
         remove_later(launcher, slot->directory, slot->cgroup, slot->range);
         free_slot(slot);
+    } else if (sandbox != NULL) {
+        sandbox->slot = slot;
     }
     return r;
 }
@@ -301,22 +339,73 @@ static struct slot *find_ready(struct launcher *launcher)
     return found;
 }
 
+static bool is_for_pool(const struct sandbox *sandbox)
+{
+    const struct slot_shape *shape = &sandbox->shape;
+    return str_equal(shape->image, SLOT_IMAGE_HOST) && shape->disk_bytes == 0 && !shape->read_only;
+}
+
+/* The queue's first for the pool, which many of other shapes may stand before. */
+static struct sandbox *first_for_pool(const struct launcher *launcher)
+{
+    struct sandbox *sandbox = launcher->sandboxes.queue_head;
+    while (sandbox != NULL && !is_for_pool(sandbox))
+        sandbox = sandbox->queue_next;
+    return sandbox;
+}
+
+static unsigned pool_preparing(const struct slots *slots)
+{
+    return slots->count[SLOT_STATE_PREPARING] - slots->ordered;
+}
+
 static void serve_queue(struct launcher *launcher)
 {
     struct slots *slots = &launcher->slots;
     struct slot *slot;
-    while (launcher->sandboxes.queued > 0 && (slot = find_ready(launcher)) != NULL) {
-        struct sandbox *sandbox = sandbox_dequeue(launcher);
-        set_state(slot, SLOT_STATE_STARTING);
-        slot->sandbox = sandbox;
-        sandbox_begin(sandbox, slot);
-    }
+    struct sandbox *sandbox;
+    while ((sandbox = first_for_pool(launcher)) != NULL && (slot = find_ready(launcher)) != NULL)
+        begin(slot, sandbox);
     /* Nothing can be made: say so now, not after a time-out of the server. */
-    if (slots->failures >= FAILURES_MAX && slots->count[SLOT_STATE_PREPARING] == 0) {
-        struct sandbox *sandbox;
-        while ((sandbox = sandbox_dequeue(launcher)) != NULL)
+    if (slots->failures >= FAILURES_MAX && pool_preparing(slots) == 0) {
+        while ((sandbox = first_for_pool(launcher)) != NULL)
             sandbox_failed(sandbox, &slots->last_failure);
     }
+}
+
+static void make_for_pool(struct launcher *launcher)
+{
+    struct error err = ERROR_INIT;
+    if (make_slot(launcher, NULL, &err) < 0) {
+        note_failure(launcher, &err);
+        rest(&launcher->slots); /* no process, so no event would bring us back here */
+    }
+}
+
+/* A slot for each that waits, in the order in which they came and a few at a time. Returns how many
+ * wait for one of the pool. */
+static unsigned make_for_queue(struct launcher *launcher)
+{
+    struct slots *slots = &launcher->slots;
+    unsigned coming = pool_preparing(slots);
+    unsigned waiting = 0;
+    struct sandbox *next;
+    for (struct sandbox *sandbox = launcher->sandboxes.queue_head; sandbox != NULL;
+         sandbox = next) {
+        next = sandbox->queue_next;
+        bool pool = is_for_pool(sandbox);
+        waiting += pool;
+        if (sandbox->slot != NULL || slots->count[SLOT_STATE_PREPARING] >= slots->parallel)
+            continue;
+        struct error err = ERROR_INIT;
+        if (pool && coming > 0)
+            coming--;
+        else if (pool && !slots->resting)
+            make_for_pool(launcher);
+        else if (!pool && make_slot(launcher, sandbox, &err) < 0)
+            sandbox_failed(sandbox, &err);
+    }
+    return waiting;
 }
 
 /* So many are gone that the next ones must not wait for a pause that may not come. */
@@ -325,28 +414,23 @@ static bool is_low(const struct launcher *launcher)
     return launcher->slots.count[SLOT_STATE_READY] <= launcher->options.slots / 2;
 }
 
-static bool wants_slot(const struct launcher *launcher)
+static bool wants_slot(const struct launcher *launcher, unsigned waiting)
 {
     const struct slots *slots = &launcher->slots;
-    unsigned preparing = slots->count[SLOT_STATE_PREPARING];
-    size_t queued = launcher->sandboxes.queued;
     if (slots->resting ||
-        slots->count[SLOT_STATE_READY] + preparing >= launcher->options.slots + queued)
+        slots->count[SLOT_STATE_READY] + pool_preparing(slots) >= launcher->options.slots + waiting)
         return false;
-    if (queued == 0 && slots->count[SLOT_STATE_STARTING] > 0)
+    if (launcher->sandboxes.queued == 0 && slots->count[SLOT_STATE_STARTING] > 0)
         return false; /* not while somebody waits for another one */
-    return preparing < (queued > 0 || is_low(launcher) ? slots->parallel : 1);
+    return slots->count[SLOT_STATE_PREPARING] <
+           (waiting > 0 || is_low(launcher) ? slots->parallel : 1);
 }
 
 static void make_slots(struct launcher *launcher)
 {
-    while (wants_slot(launcher)) {
-        struct error err = ERROR_INIT;
-        if (make_slot(launcher, &err) < 0) {
-            note_failure(launcher, &err);
-            rest(&launcher->slots); /* no process, so no event would bring us back here */
-        }
-    }
+    unsigned waiting = make_for_queue(launcher);
+    while (wants_slot(launcher, waiting))
+        make_for_pool(launcher);
 }
 
 void slot_pump(struct launcher *launcher)
@@ -354,7 +438,7 @@ void slot_pump(struct launcher *launcher)
     serve_queue(launcher);
     if (launcher->sandboxes.queued > 0 || is_low(launcher))
         make_slots(launcher);
-    else if (wants_slot(launcher) && !loop_timer_is_set(&launcher->slots.refill_timer))
+    else if (wants_slot(launcher, 0) && !loop_timer_is_set(&launcher->slots.refill_timer))
         loop_timer_set(&launcher->slots.refill_timer, QUIET_MS);
     serve_queue(launcher); /* if making them has just failed for good */
 }
@@ -385,7 +469,7 @@ void slot_free_all(struct launcher *launcher)
         process_signal(slot->pidfd, SIGKILL);
         while (waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED) < 0 && errno == EINTR)
             ;
-        if (slot->sandbox == NULL) {
+        if (slot->state != SLOT_STATE_STARTING) {
             cgroup_remove(&launcher->cgroups, slot->cgroup);
             file_remove_tree_at(launcher->state.loose_fd, slot->directory, NULL);
         }

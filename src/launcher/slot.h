@@ -1,4 +1,8 @@
-/* The pool of slots: prepared processes of which one becomes each sandbox.
+/* The slots: prepared processes of which one becomes each sandbox.
+ *
+ * A pool of them is kept for the default shape. A sandbox of another shape has its own made to
+ * order; what goes wrong with that one is told to whoever asked for the sandbox and to nobody else.
+ * All wait in one queue, and slots are made in its order.
  *
  * Refilling happens when no CREATE is under way, one slot at a time: a slot that joins its cgroups
  * holds a lock that every fork on the machine needs, for milliseconds when the machine was idle.
@@ -12,6 +16,7 @@
 #include "base/error.h"
 #include "launcher/cgroup.h"
 #include "launcher/loop.h"
+#include "launcher/slot_process.h"
 
 struct launcher;
 struct sandbox;
@@ -32,13 +37,15 @@ struct slot {
     int control_fd;
     uint64_t start_ticks;
     unsigned range;
+    struct slot_shape shape;
     char cgroup[CGROUP_NAME_MAX];
-    char *directory; /* among the loose ones; NULL while a sandbox has it */
-    struct sandbox *sandbox;
-    bool prepared;        /* said that it is ready */
-    bool unheard;         /* ended without having read its order */
-    bool announced;       /* said that execve comes next */
-    struct error failure; /* what it reported */
+    char *directory;         /* among the loose ones; NULL while a sandbox has it */
+    struct sandbox *sandbox; /* STARTING, or made to order for it */
+    bool ordered;            /* not of the pool */
+    bool prepared;           /* said that it is ready */
+    bool unheard;            /* ended without having read its order */
+    bool announced;          /* said that execve comes next */
+    struct error failure;    /* what it reported */
     struct loop_source control_source;
     struct loop_source exit_source;
 };
@@ -46,6 +53,7 @@ struct slot {
 struct slots {
     struct slot *list;
     unsigned count[SLOT_STATE_DYING + 1];
+    unsigned ordered;  /* of those PREPARING */
     unsigned parallel; /* how many may be prepared at once */
     unsigned failures; /* one after another */
     struct error last_failure;

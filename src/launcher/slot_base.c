@@ -25,9 +25,7 @@
 
 static int join_cgroups(struct slot_context *slot)
 {
-    if (slot->plan.cgroups.v2)
-        return 0; /* born there */
-    int r = cgroup_make(&slot->plan.cgroups, slot->plan.cgroup);
+    int r = slot->plan.cgroups.v2 ? 0 : cgroup_make(&slot->plan.cgroups, slot->plan.cgroup);
     return r < 0 ? r : cgroup_join(&slot->plan.cgroups, slot->plan.cgroup);
 }
 

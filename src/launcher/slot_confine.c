@@ -20,7 +20,6 @@
 #include "base/mem.h"
 #include "launcher/slot_process.h"
 
-#define NOFILE_MAX   65536
 #define HOSTNAME_LEN 12 /* first characters of the id */
 
 /* Where the last process_settle() puts what is left; execd is told about the first. */
@@ -35,7 +34,7 @@ static const int kept_capabilities[] = {
 
 static int set_limits(struct slot_context *slot)
 {
-    return cgroup_limit(&slot->plan.cgroups, slot->plan.cgroup, &slot->order.limits);
+    return cgroup_limit_new(&slot->plan.cgroups, slot->plan.cgroup, &slot->order.limits);
 }
 
 /* Into a file that is there and empty: no new inode, no copy-up, no truncation. */
@@ -77,13 +76,11 @@ static int open_null(struct slot_context *slot)
 /* Only ever lowered: raising a hard limit takes a capability even root may lack. */
 static int set_rlimits(struct slot_context *slot)
 {
-    (void)slot;
-    struct rlimit none = {0, 0}, files;
-    if (setrlimit(RLIMIT_CORE, &none) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
+    struct rlimit none = {0, 0};
+    struct rlimit files = {slot->order.open_files, slot->order.open_files};
+    if (setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_NOFILE, &files) < 0)
         return -errno;
-    files.rlim_max = MIN(files.rlim_max, (rlim_t)NOFILE_MAX);
-    files.rlim_cur = files.rlim_max;
-    return setrlimit(RLIMIT_NOFILE, &files) < 0 ? -errno : 0;
+    return 0;
 }
 
 static int close_files(struct slot_context *slot)

@@ -82,18 +82,22 @@ static int mount_dev_parts(struct slot_context *slot)
     return r;
 }
 
-/* The sandbox's own groups, read-only: runtimes size their heaps and pools by them. */
+/* The sandbox's own groups, read-only: runtimes size their heaps and pools by them. `work` where it
+ * exists, since the limits that count are there. */
 static int show_cgroups(struct slot_context *slot, int cgroup_fd)
 {
     const struct cgroups *groups = &slot->plan.cgroups;
     for (unsigned i = 0; i < groups->count; i++) {
         char path[PATH_MAX];
-        snprintf(path, sizeof(path), "%s/%s", groups->items[i].path, slot->plan.cgroup);
+        const char *inside = groups->items[i].inside;
+        if (inside == NULL)
+            continue;
+        snprintf(path, sizeof(path), "%s/%s%s", groups->items[i].path, slot->plan.cgroup,
+                 groups->items[i].has_work ? "/work" : "");
         AUTO_CLOSE int group =
             mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
         if (group < 0)
             return group;
-        const char *inside = groups->items[i].inside;
         if (!groups->v2 && mkdirat(cgroup_fd, inside, 0755) < 0)
             return -errno;
         int r = groups->v2 ? mounts_attach(group, slot->scratch_fd, "sys/fs/cgroup")

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -17,12 +18,24 @@
 #include "launcher/cgroup.h"
 #include "launcher/seccomp_filter.h"
 #include "launcher/state.h"
+#include "runtime/native/message.h"
+
+/* What cannot be changed once a slot has been made. The pool is of the default shape: the host
+ * image, writable, without a disk limit; every other one is made to order. */
+#define SLOT_IMAGE_HOST "host"
+
+struct slot_shape {
+    char image[MESSAGE_IMAGE_MAX]; /* "host" or the name of a directory image */
+    uint64_t disk_bytes;           /* 0: no limit */
+    bool read_only;                /* the root file system */
+};
 
 /* Everything a slot must know at birth. It is a copy of the launcher's memory, so this is not sent.
  */
 struct slot_plan {
     const struct state *state;
     const struct seccomp_filter *filter;
+    const struct slot_shape *shape;
     struct cgroups cgroups; /* with the launcher's descriptors, replaced by the slot's */
     const char *cgroup;     /* also the name of its socket */
     const char *directory;  /* name among the loose ones */
@@ -34,6 +47,7 @@ struct slot_plan {
 struct slot_order {
     char id[ID_UUID_LEN + 1];
     struct cgroup_limits limits;
+    uint32_t open_files; /* of each process */
 };
 
 enum slot_report_kind {

@@ -76,15 +76,21 @@ int main(int argc, char **argv)
 """
 
 
-def packet(kind, sequence, body=b"", magic=MAGIC, version=1, length=None):
+def packet(kind, sequence, body=b"", magic=MAGIC, version=2, length=None):
     if length is None:
         length = HEADER.size + len(body)
     return HEADER.pack(magic, version, kind, sequence, length) + body
 
 
-def create_body(sandbox, image="host", memory=0, deadline=0, cpu=0, pids=0, network=0, reserved=0):
-    return struct.pack("=40s128sQQIIII", sandbox.encode(), image.encode(), memory, deadline, cpu,
-                       pids, network, reserved)
+def limits_body(memory=0, disk=0, read_bps=0, write_bps=0, read_iops=0, write_iops=0, cpu=0, pids=0,
+                files=0, reserved=0):
+    return struct.pack("=QQQQIIIIII", memory, disk, read_bps, write_bps, read_iops, write_iops, cpu,
+                       pids, files, reserved)
+
+
+def create_body(sandbox, image="host", deadline=0, network=0, flags=0, **limits):
+    return (struct.pack("=40s128s", sandbox.encode(), image.encode()) + limits_body(**limits) +
+            struct.pack("=QII", deadline, network, flags))
 
 
 def id_body(sandbox):
@@ -130,7 +136,7 @@ class Client:
         if not data:
             raise EOFError
         magic, version, kind, sequence, length = HEADER.unpack(data[:HEADER.size])
-        assert magic == MAGIC and version == 1 and length == len(data)
+        assert magic == MAGIC and version == 2 and length == len(data)
         body = data[HEADER.size:]
         if kind == EXIT:
             assert sequence == 0
@@ -392,7 +398,7 @@ class Messages(LauncherTest):
 
     def test_what_has_no_header_ends_the_connection(self):
         self.connect()  # so that there is always one
-        for data in (packet(HELLO, 1, magic=1), packet(HELLO, 1, version=2), b"x", b"OSBX" * 3):
+        for data in (packet(HELLO, 1, magic=1), packet(HELLO, 1, version=1), b"x", b"OSBX" * 3):
             client = self.connect()
             client.socket.send(data)
             with self.assertRaises(EOFError):
@@ -935,7 +941,7 @@ class OtherWays(LauncherTest):
                    "exec \"$@\"")
         self.start(wrapper=("unshare", "--mount", "--propagation", "unchanged", "sh", "-c", prepare,
                             "sh"))
-        self.assertIn("cgroup v2 (memory no, cpu no, pids no)", self.log)
+        self.assertIn("cgroup v2 (memory no, cpu no, pids no, io no)", self.log)
         client = self.connect()
         for limit in ({"memory": 64 << 20}, {"cpu": 100}, {"pids": 10}):
             result = client.ask(CREATE, create_body(str(uuid.uuid4()), **limit))

@@ -7,28 +7,30 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/macros.h"
 
-#define MEMORY_MIN      (4ull << 20)
-#define MEMORY_MAX      (1ull << 50)
-#define CPU_MILLIS_MAX  1000000u
-#define PIDS_MAX        4194304u
 #define UNIX_MS_MAX     253402300799999ull /* the last millisecond of the year 9999 */
 #define ERRNO_MAX       4095
 #define EXIT_STATUS_MAX 255
 
 /* The layout is the contract: no implicit padding anywhere. */
 static_assert(sizeof(struct message_header) == 16, "header layout");
-static_assert(sizeof(struct message_create) == 216, "create layout");
+static_assert(sizeof(struct message_limits) == 56, "limits layout");
+static_assert(sizeof(struct message_create) == 256, "create layout");
 static_assert(sizeof(struct message_target) == 56, "target layout");
+static_assert(sizeof(struct message_set_limits) == 112, "set_limits layout");
+static_assert(sizeof(struct message_deadline) == 64, "deadline layout");
 static_assert(sizeof(struct message_list) == 56, "list layout");
 static_assert(sizeof(struct message_result) == 644, "result layout");
 static_assert(sizeof(struct message_sandbox) == 176, "sandbox layout");
 static_assert(sizeof(struct message_sandboxes) == 24 + MESSAGE_SANDBOXES_MAX * 176, "list layout");
 static_assert(sizeof(struct message_exit) == 192, "exit layout");
+static_assert(sizeof(struct message_usage) == 184, "usage layout");
+static_assert(sizeof(struct message_usage_page) == 24 + MESSAGE_USAGE_MAX * 184, "page layout");
 static_assert(sizeof(union message) <= MESSAGE_MAX, "a message fits a packet");
 
 /* 0 when there is no such type. */
@@ -42,15 +44,24 @@ static size_t type_length(unsigned type, bool *ret_from_server)
         return sizeof(struct message_create);
     case MESSAGE_KILL:
     case MESSAGE_REMOVE:
+    case MESSAGE_FREEZE:
+    case MESSAGE_THAW:
         return sizeof(struct message_target);
     case MESSAGE_LIST:
+    case MESSAGE_STAT:
         return sizeof(struct message_list);
+    case MESSAGE_LIMITS:
+        return sizeof(struct message_set_limits);
+    case MESSAGE_DEADLINE:
+        return sizeof(struct message_deadline);
     case MESSAGE_RESULT:
         return sizeof(struct message_result);
     case MESSAGE_SANDBOXES:
         return sizeof(struct message_sandboxes);
     case MESSAGE_EXIT:
         return sizeof(struct message_exit);
+    case MESSAGE_USAGE:
+        return sizeof(struct message_usage_page);
     default:
         return 0;
     }
@@ -100,10 +111,11 @@ static bool is_image_char(char c)
 }
 
 /* Names become directory names in the launcher's store, so nothing that walks may pass. */
-static bool is_image_name(const char *name)
+bool message_is_image_name(const char *name)
 {
-    size_t length = strlen(name);
-    if (length == 0 || strchr("._:/@+-", name[0]) != NULL || name[length - 1] == '/')
+    size_t length = strnlen(name, MESSAGE_IMAGE_MAX);
+    if (length == 0 || length == MESSAGE_IMAGE_MAX || strchr("._:/@+-", name[0]) != NULL ||
+        name[length - 1] == '/')
         return false;
     for (size_t i = 0; i < length; i++) {
         if (!is_image_char(name[i]))
@@ -112,34 +124,103 @@ static bool is_image_name(const char *name)
     return strstr(name, "..") == NULL && strstr(name, "//") == NULL && strstr(name, "/.") == NULL;
 }
 
+struct range {
+    const char *name;
+    const char *unit;
+    size_t offset;
+    size_t size;
+    uint64_t min;
+    uint64_t max;
+};
+
+#define RANGE(field, name, unit, min, max)                            \
+    {                                                                 \
+        name, unit, offsetof(struct message_limits, field),           \
+            sizeof(((struct message_limits *)0)->field), (min), (max) \
+    }
+
+static const struct range limit_ranges[] = {
+    RANGE(memory_bytes, "memory", "bytes", 4ull << 20, 1ull << 50),
+    RANGE(disk_bytes, "disk", "bytes", 16ull << 20, 1ull << 50),
+    RANGE(io_read_bps, "io-read-bps", "bytes/s", 4096, 1ull << 40),
+    RANGE(io_write_bps, "io-write-bps", "bytes/s", 4096, 1ull << 40),
+    RANGE(io_read_iops, "io-read-iops", "operations/s", 1, 1000000000),
+    RANGE(io_write_iops, "io-write-iops", "operations/s", 1, 1000000000),
+    RANGE(cpu_millis, "cpu", "millis", 1, 1000000),
+    RANGE(pids, "pids", "processes", 1, 4194304),
+    RANGE(open_files, "open-files", "files", 64, 1048576),
+};
+
+static uint64_t field_value(const struct message_limits *limits, const struct range *range)
+{
+    uint64_t wide;
+    uint32_t narrow;
+    const char *at = (const char *)limits + range->offset;
+    if (range->size == sizeof(wide)) {
+        memcpy(&wide, at, sizeof(wide));
+        return wide;
+    }
+    memcpy(&narrow, at, sizeof(narrow));
+    return narrow;
+}
+
+int message_check_limits(const struct message_limits *limits, struct error *err)
+{
+    for (size_t i = 0; i < ARRAY_LEN(limit_ranges); i++) {
+        const struct range *range = &limit_ranges[i];
+        uint64_t value = field_value(limits, range);
+        if (value != 0 && (value < range->min || value > range->max))
+            return error_set(err, ERR_INVALID,
+                             "%s of %" PRIu64 " %s is not within %" PRIu64 " and %" PRIu64,
+                             range->name, value, range->unit, range->min, range->max);
+    }
+    if (limits->reserved != 0)
+        return error_set(err, ERR_INVALID, "reserved field must be zero");
+    return 0;
+}
+
+static int check_deadline(uint64_t deadline_unix_ms, struct error *err)
+{
+    if (deadline_unix_ms > UNIX_MS_MAX)
+        return error_set(err, ERR_INVALID, "deadline %" PRIu64 " ms lies after the year 9999",
+                         deadline_unix_ms);
+    return 0;
+}
+
 static int check_create(const struct message_create *create, struct error *err)
 {
     int r = check_id(create->id, sizeof(create->id), err);
     if (r < 0)
         return r;
-    if (!is_padded_string(create->image, sizeof(create->image)) || !is_image_name(create->image))
+    if (!is_padded_string(create->image, sizeof(create->image)) ||
+        !message_is_image_name(create->image))
         return error_set(
             err, ERR_INVALID,
             "image name must be 1 to %d characters of [A-Za-z0-9._:/@+-], begin with a "
             "letter or digit and not contain '..'",
             MESSAGE_IMAGE_MAX - 1);
-    if (create->memory_bytes != 0 &&
-        (create->memory_bytes < MEMORY_MIN || create->memory_bytes > MEMORY_MAX))
-        return error_set(err, ERR_INVALID, "memory of %llu bytes is not within %llu and %llu",
-                         (unsigned long long)create->memory_bytes, MEMORY_MIN, MEMORY_MAX);
-    if (create->deadline_unix_ms > UNIX_MS_MAX)
-        return error_set(err, ERR_INVALID, "deadline %llu ms lies after the year 9999",
-                         (unsigned long long)create->deadline_unix_ms);
-    if (create->cpu_millis > CPU_MILLIS_MAX)
-        return error_set(err, ERR_INVALID, "cpu of %u millis is over %u", create->cpu_millis,
-                         CPU_MILLIS_MAX);
-    if (create->pids > PIDS_MAX)
-        return error_set(err, ERR_INVALID, "pids of %u is over %u", create->pids, PIDS_MAX);
+    r = message_check_limits(&create->limits, err);
+    if (r == 0)
+        r = check_deadline(create->deadline_unix_ms, err);
+    if (r < 0)
+        return r;
     if (create->network != MESSAGE_NETWORK_NONE)
         return error_set(err, ERR_INVALID, "network mode %u is not known", create->network);
-    if (create->reserved != 0)
-        return error_set(err, ERR_INVALID, "reserved field must be zero");
+    if ((create->flags & ~MESSAGE_CREATE_FLAGS) != 0)
+        return error_set(err, ERR_INVALID, "flags %#x are not known", create->flags);
     return 0;
+}
+
+static int check_set_limits(const struct message_set_limits *request, struct error *err)
+{
+    int r = check_id(request->id, sizeof(request->id), err);
+    return r < 0 ? r : message_check_limits(&request->limits, err);
+}
+
+static int check_set_deadline(const struct message_deadline *request, struct error *err)
+{
+    int r = check_id(request->id, sizeof(request->id), err);
+    return r < 0 ? r : check_deadline(request->deadline_unix_ms, err);
 }
 
 static int check_list(const struct message_list *list, struct error *err)
@@ -166,16 +247,26 @@ static int check_result(const struct message_result *result, struct error *err)
     return 0;
 }
 
+/* What is the same in everything that describes a sandbox. */
+static int check_state(uint32_t state, uint32_t limits_hit, struct error *err)
+{
+    if (state < MESSAGE_RUNNING || state > MESSAGE_FROZEN)
+        return error_set(err, ERR_INVALID, "sandbox state %u is not known", state);
+    if ((limits_hit & ~MESSAGE_HITS) != 0)
+        return error_set(err, ERR_INVALID, "limits hit %#x are not known", limits_hit);
+    return 0;
+}
+
 static int check_sandbox(const struct message_sandbox *sandbox, struct error *err)
 {
     int r = check_id(sandbox->id, sizeof(sandbox->id), err);
+    if (r == 0)
+        r = check_state(sandbox->state, sandbox->limits_hit, err);
     if (r < 0)
         return r;
-    if (sandbox->state != MESSAGE_RUNNING && sandbox->state != MESSAGE_EXITED)
-        return error_set(err, ERR_INVALID, "sandbox state %u is not known", sandbox->state);
     if (sandbox->exit_reason > MESSAGE_EXIT_LOST)
         return error_set(err, ERR_INVALID, "exit reason %u is not known", sandbox->exit_reason);
-    if ((sandbox->state == MESSAGE_RUNNING) != (sandbox->exit_reason == MESSAGE_EXIT_NONE))
+    if ((sandbox->state == MESSAGE_EXITED) == (sandbox->exit_reason == MESSAGE_EXIT_NONE))
         return error_set(err, ERR_INVALID, "exit reason %u does not suit state %u",
                          sandbox->exit_reason, sandbox->state);
     if (sandbox->exit_status < 0 || sandbox->exit_status > EXIT_STATUS_MAX)
@@ -185,8 +276,6 @@ static int check_sandbox(const struct message_sandbox *sandbox, struct error *er
         return error_set(err, ERR_INVALID, "time of creation lies after the year 9999");
     if (!is_padded_string(sandbox->socket, sizeof(sandbox->socket)) || sandbox->socket[0] != '/')
         return error_set(err, ERR_INVALID, "socket path of the sandbox is not an absolute path");
-    if (sandbox->reserved != 0)
-        return error_set(err, ERR_INVALID, "reserved field must be zero");
     return 0;
 }
 
@@ -208,6 +297,37 @@ static int check_sandboxes(const struct message_sandboxes *list, struct error *e
     return 0;
 }
 
+static int check_usage(const struct message_usage *usage, struct error *err)
+{
+    int r = check_id(usage->id, sizeof(usage->id), err);
+    if (r == 0)
+        r = check_state(usage->state, usage->limits_hit, err);
+    if (r < 0)
+        return r;
+    if (usage->read_unix_ms > UNIX_MS_MAX)
+        return error_set(err, ERR_INVALID, "time of reading lies after the year 9999");
+    if (usage->reserved != 0)
+        return error_set(err, ERR_INVALID, "reserved field must be zero");
+    return 0;
+}
+
+static int check_usage_page(const struct message_usage_page *page, struct error *err)
+{
+    if (page->count > MESSAGE_USAGE_MAX || page->more > 1)
+        return error_set(err, ERR_INVALID, "a page has at most %d sandboxes", MESSAGE_USAGE_MAX);
+    for (uint32_t i = 0; i < page->count; i++) {
+        int r = check_usage(&page->items[i], err);
+        if (r < 0)
+            return r;
+        if (i > 0 && strcmp(page->items[i - 1].id, page->items[i].id) >= 0)
+            return error_set(err, ERR_INVALID, "sandboxes of a page are not sorted by id");
+    }
+    if (!all_zero(page->items + page->count,
+                  (MESSAGE_USAGE_MAX - page->count) * sizeof(page->items[0])))
+        return error_set(err, ERR_INVALID, "unused items of a page must be zero");
+    return 0;
+}
+
 static int check_exit(const struct message_exit *event, struct error *err)
 {
     if (event->header.sequence != 0)
@@ -224,8 +344,15 @@ static int check_body(const union message *message, struct error *err)
         return check_create(&message->create, err);
     case MESSAGE_KILL:
     case MESSAGE_REMOVE:
+    case MESSAGE_FREEZE:
+    case MESSAGE_THAW:
         return check_id(message->target.id, sizeof(message->target.id), err);
+    case MESSAGE_LIMITS:
+        return check_set_limits(&message->limits, err);
+    case MESSAGE_DEADLINE:
+        return check_set_deadline(&message->deadline, err);
     case MESSAGE_LIST:
+    case MESSAGE_STAT:
         return check_list(&message->list, err);
     case MESSAGE_RESULT:
         return check_result(&message->result, err);
@@ -233,6 +360,8 @@ static int check_body(const union message *message, struct error *err)
         return check_sandboxes(&message->sandboxes, err);
     case MESSAGE_EXIT:
         return check_exit(&message->exit, err);
+    case MESSAGE_USAGE:
+        return check_usage_page(&message->usage, err);
     default:
         return 0;
     }

@@ -7,7 +7,8 @@
  * it hands out needs no further check of form. Env, entrypoint and tokens never pass through here.
  *
  * Each request carries a sequence number of the sender's choice and gets exactly one answer with
- * the same number: MESSAGE_RESULT, or MESSAGE_SANDBOXES for a LIST. Events (EXIT) have sequence 0.
+ * the same number: MESSAGE_RESULT, or MESSAGE_SANDBOXES for a LIST and MESSAGE_USAGE for a STAT.
+ * Events (EXIT) have sequence 0.
  */
 #pragma once
 
@@ -19,7 +20,7 @@
 #include "base/id.h"
 
 #define MESSAGE_MAGIC   0x5842534fu /* "OSBX" */
-#define MESSAGE_VERSION 1
+#define MESSAGE_VERSION 2
 #define MESSAGE_MAX     (16 * 1024)
 
 enum message_type {
@@ -28,9 +29,15 @@ enum message_type {
     MESSAGE_KILL,   /* SIGKILL to the whole sandbox; its files and record stay; EXIT follows */
     MESSAGE_REMOVE, /* kill if alive, forget it, delete its files (in the background) */
     MESSAGE_LIST,
+    MESSAGE_LIMITS,   /* replaces all limits of one that runs or is frozen */
+    MESSAGE_DEADLINE, /* replaces its deadline; one in the past kills now */
+    MESSAGE_FREEZE,   /* answered when everything in it stands still */
+    MESSAGE_THAW,
+    MESSAGE_STAT,
     MESSAGE_RESULT = 100, /* launcher -> server */
     MESSAGE_SANDBOXES,
     MESSAGE_EXIT,
+    MESSAGE_USAGE,
 };
 
 struct message_header {
@@ -49,24 +56,50 @@ struct message_hello {
 
 enum message_network { MESSAGE_NETWORK_NONE = 0 };
 
+struct message_limits {    /* 0 in each: no limit; for pids and open_files the launcher's default */
+    uint64_t memory_bytes; /* 4 MiB .. 1 PiB */
+    uint64_t disk_bytes;   /* 16 MiB .. 1 PiB */
+    uint64_t io_read_bps;  /* bytes per second: 4 KiB .. 1 TiB */
+    uint64_t io_write_bps;
+    uint32_t io_read_iops; /* operations per second: 1 .. 1,000,000,000 */
+    uint32_t io_write_iops;
+    uint32_t cpu_millis; /* 1 .. 1,000,000 */
+    uint32_t pids;       /* 1 .. 4,194,304 */
+    uint32_t open_files; /* per process: 64 .. 1,048,576 */
+    uint32_t reserved;   /* zero */
+};
+
+#define MESSAGE_READ_ONLY_ROOT 1u /* flag of CREATE: the root file system cannot be written */
+#define MESSAGE_CREATE_FLAGS   MESSAGE_READ_ONLY_ROOT
+
 struct message_create {
     struct message_header header;
     char id[ID_UUID_LEN + 4];      /* a UUID, zero-padded */
     char image[MESSAGE_IMAGE_MAX]; /* name of an image in the launcher's store; "host" */
-    uint64_t memory_bytes;         /* 0: no limit; else 4 MiB .. 1 PiB */
-    uint64_t deadline_unix_ms;     /* 0: none; killed by the launcher when it passes */
-    uint32_t cpu_millis;           /* 0: no limit; else 1 .. 1,000,000 */
-    uint32_t pids;                 /* 0: the launcher's default; else 1 .. 4,194,304 */
-    uint32_t network;              /* enum message_network */
-    uint32_t reserved;             /* zero */
+    struct message_limits limits;
+    uint64_t deadline_unix_ms; /* 0: none; killed by the launcher when it passes */
+    uint32_t network;          /* enum message_network */
+    uint32_t flags;            /* of MESSAGE_CREATE_FLAGS */
 };
 
-struct message_target { /* KILL and REMOVE */
+struct message_target { /* KILL, REMOVE, FREEZE and THAW */
     struct message_header header;
     char id[ID_UUID_LEN + 4];
 };
 
-struct message_list {
+struct message_set_limits { /* LIMITS */
+    struct message_header header;
+    char id[ID_UUID_LEN + 4];
+    struct message_limits limits;
+};
+
+struct message_deadline { /* DEADLINE */
+    struct message_header header;
+    char id[ID_UUID_LEN + 4];
+    uint64_t deadline_unix_ms; /* 0: none */
+};
+
+struct message_list { /* LIST and STAT */
     struct message_header header;
     char after[ID_UUID_LEN + 4]; /* "" for the first page, else the last id of the page before */
 };
@@ -79,7 +112,7 @@ struct message_result {
     char socket[108]; /* CREATE: path of execd's unix socket */
 };
 
-enum message_state { MESSAGE_RUNNING = 1, MESSAGE_EXITED = 2 };
+enum message_state { MESSAGE_RUNNING = 1, MESSAGE_EXITED = 2, MESSAGE_FROZEN = 3 };
 enum message_exit_reason {
     MESSAGE_EXIT_NONE = 0,
     MESSAGE_EXIT_STATUS,   /* execd ended by itself: status is the entrypoint's exit code */
@@ -89,6 +122,13 @@ enum message_exit_reason {
     MESSAGE_EXIT_LOST,     /* it ended while no launcher was watching */
 };
 
+/* Limits that a sandbox ran into at least once. */
+#define MESSAGE_HIT_MEMORY 1u
+#define MESSAGE_HIT_PIDS   2u
+#define MESSAGE_HIT_DISK   4u
+#define MESSAGE_HIT_CPU    8u
+#define MESSAGE_HITS       15u
+
 struct message_sandbox {
     char id[ID_UUID_LEN + 4];
     uint32_t state;       /* enum message_state */
@@ -97,7 +137,7 @@ struct message_sandbox {
     uint32_t oom_kills;
     uint64_t created_unix_ms;
     char socket[108];
-    uint32_t reserved;
+    uint32_t limits_hit; /* MESSAGE_HIT_* */
 };
 
 #define MESSAGE_SANDBOXES_MAX 64
@@ -107,6 +147,40 @@ struct message_sandboxes {
     uint32_t count;
     uint32_t more;                                       /* 1 when another page follows */
     struct message_sandbox items[MESSAGE_SANDBOXES_MAX]; /* sorted by id; unused ones are zero */
+};
+
+/* What a sandbox has used since it was made, and what it holds now. Those that count only grow. */
+struct message_usage {
+    char id[ID_UUID_LEN + 4];
+    uint32_t state;             /* enum message_state */
+    uint32_t limits_hit;        /* MESSAGE_HIT_* */
+    uint64_t read_unix_ms;      /* when these numbers were read */
+    uint64_t cpu_ns;            /* of all its processes together */
+    uint64_t memory_bytes;      /* now */
+    uint64_t memory_peak_bytes; /* at most so far */
+    uint64_t memory_mib_ms;     /* memory over time, in mebibyte-milliseconds */
+    uint64_t disk_bytes;        /* now; 0 where there is no disk limit */
+    uint64_t io_read_bytes;
+    uint64_t io_write_bytes;
+    uint64_t io_read_ops;
+    uint64_t io_write_ops;
+    uint64_t net_rx_bytes; /* beyond loopback: 0 in network mode none */
+    uint64_t net_tx_bytes;
+    uint64_t oom_kills;
+    uint64_t memory_refused; /* times the memory limit was hit */
+    uint64_t pids_refused;   /* forks refused */
+    uint64_t cpu_throttled;  /* periods in which the cpu limit stopped it */
+    uint32_t pids;           /* now */
+    uint32_t reserved;       /* zero */
+};
+
+#define MESSAGE_USAGE_MAX 64
+
+struct message_usage_page {
+    struct message_header header;
+    uint32_t count;
+    uint32_t more;                                 /* 1 when another page follows */
+    struct message_usage items[MESSAGE_USAGE_MAX]; /* sorted by id; unused ones are zero */
 };
 
 struct message_exit {
@@ -119,14 +193,24 @@ union message {
     struct message_hello hello;
     struct message_create create;
     struct message_target target;
+    struct message_set_limits limits;
+    struct message_deadline deadline;
     struct message_list list;
     struct message_result result;
     struct message_sandboxes sandboxes;
     struct message_exit exit;
+    struct message_usage_page usage;
 };
 
 /* A zeroed message of this type with a right header. */
 void message_init(union message *message, enum message_type type, uint32_t sequence);
+
+/* Whether every limit is in its range. Used wherever limits come from outside: packets, records. */
+int message_check_limits(const struct message_limits *limits, struct error *err);
+
+/* Whether this can be the name of an image: 1 to MESSAGE_IMAGE_MAX - 1 characters that cannot walk
+ * out of the directory they name something in. */
+bool message_is_image_name(const char *name);
 
 /* Check and copy a received packet. `from_server` tells which direction's types are allowed. */
 int message_decode(const void *packet, size_t length, bool from_server, union message *ret,

@@ -291,9 +291,9 @@ static void native_create(struct runtime *self, const struct runtime_spec *spec,
     }
     strncpy(create->id, spec->id, sizeof(create->id) - 1);
     strncpy(create->image, spec->image, sizeof(create->image) - 1);
-    create->memory_bytes = spec->limits.memory_bytes;
-    create->cpu_millis = spec->limits.cpu_millis;
-    create->pids = spec->limits.pids;
+    create->limits.memory_bytes = spec->limits.memory_bytes;
+    create->limits.cpu_millis = spec->limits.cpu_millis;
+    create->limits.pids = spec->limits.pids;
     create->deadline_unix_ms = (uint64_t)spec->deadline_unix_ms;
     create->network = MESSAGE_NETWORK_NONE;
     ask(op, OP_ASKED, &message);
@@ -460,6 +460,12 @@ static void on_message(const union message *message, void *ctx)
     case MESSAGE_KILL:
     case MESSAGE_REMOVE:
     case MESSAGE_LIST:
+    case MESSAGE_LIMITS:
+    case MESSAGE_DEADLINE:
+    case MESSAGE_FREEZE:
+    case MESSAGE_THAW:
+    case MESSAGE_STAT:
+    case MESSAGE_USAGE:
         break; /* not in this direction: message_receive() has refused them */
     }
 }

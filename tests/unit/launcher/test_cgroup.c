@@ -74,7 +74,7 @@ static void test_quota(void **state)
 static void test_missing_controllers_are_named(void **state)
 {
     (void)state;
-    struct cgroups groups = {.of = {-1, 0, -1}};
+    struct cgroups groups = {.of = {-1, 0, -1, -1, -1, -1}};
     struct cgroup_limits none = {0}, cpu = {.cpu_millis = 100}, memory = {.memory_bytes = 1},
                          pids = {.pids = 5};
     struct error err = ERROR_INIT;

@@ -22,9 +22,9 @@ static void fill_create(union message *message)
     message_init(message, MESSAGE_CREATE, 7);
     strcpy(message->create.id, ID);
     strcpy(message->create.image, "host");
-    message->create.memory_bytes = 64 << 20;
-    message->create.cpu_millis = 500;
-    message->create.pids = 100;
+    message->create.limits.memory_bytes = 64 << 20;
+    message->create.limits.cpu_millis = 500;
+    message->create.limits.pids = 100;
 }
 
 static void fill_sandbox(struct message_sandbox *sandbox, const char *id)
@@ -92,7 +92,7 @@ static void test_header(void **state)
     m.header.magic ^= 1;
     assert_refused(&m, true);
     fill_create(&m);
-    m.header.version = 2;
+    m.header.version = 1;
     assert_refused(&m, true);
     fill_create(&m);
     m.header.type = 99;
@@ -126,7 +126,7 @@ static void test_output_only_on_success(void **state)
     struct error err = ERROR_INIT;
     memset(&ret, 0x5a, sizeof(ret));
     fill_create(&m);
-    m.create.pids = 99999999;
+    m.create.limits.pids = 99999999;
     assert_true(message_decode(&m, m.header.length, true, &ret, &err) < 0);
     for (size_t i = 0; i < sizeof(ret); i++)
         assert_int_equal(((unsigned char *)&ret)[i], 0x5a);
@@ -200,22 +200,45 @@ static void test_numbers(void **state)
         m.create.field = (value);   \
         assert_##verdict(&m, true); \
     } while (0)
-    CASE(memory_bytes, 0, accepted);
-    CASE(memory_bytes, (4 << 20) - 1, refused);
-    CASE(memory_bytes, 4 << 20, accepted);
-    CASE(memory_bytes, 1ull << 50, accepted);
-    CASE(memory_bytes, (1ull << 50) + 1, refused);
-    CASE(memory_bytes, UINT64_MAX, refused);
-    CASE(cpu_millis, 0, accepted);
-    CASE(cpu_millis, 1000000, accepted);
-    CASE(cpu_millis, 1000001, refused);
-    CASE(pids, 0, accepted);
-    CASE(pids, 4194304, accepted);
-    CASE(pids, 4194305, refused);
+    CASE(limits.memory_bytes, 0, accepted);
+    CASE(limits.memory_bytes, (4 << 20) - 1, refused);
+    CASE(limits.memory_bytes, 4 << 20, accepted);
+    CASE(limits.memory_bytes, 1ull << 50, accepted);
+    CASE(limits.memory_bytes, (1ull << 50) + 1, refused);
+    CASE(limits.memory_bytes, UINT64_MAX, refused);
+    CASE(limits.cpu_millis, 0, accepted);
+    CASE(limits.cpu_millis, 1000000, accepted);
+    CASE(limits.cpu_millis, 1000001, refused);
+    CASE(limits.pids, 0, accepted);
+    CASE(limits.pids, 4194304, accepted);
+    CASE(limits.pids, 4194305, refused);
     CASE(deadline_unix_ms, 253402300799999ull, accepted);
     CASE(deadline_unix_ms, 253402300800000ull, refused);
+    CASE(limits.disk_bytes, (16 << 20) - 1, refused);
+    CASE(limits.disk_bytes, 16 << 20, accepted);
+    CASE(limits.disk_bytes, 1ull << 50, accepted);
+    CASE(limits.disk_bytes, (1ull << 50) + 1, refused);
+    CASE(limits.io_read_bps, 4095, refused);
+    CASE(limits.io_read_bps, 4096, accepted);
+    CASE(limits.io_read_bps, 1ull << 40, accepted);
+    CASE(limits.io_read_bps, (1ull << 40) + 1, refused);
+    CASE(limits.io_write_bps, 4095, refused);
+    CASE(limits.io_write_bps, 4096, accepted);
+    CASE(limits.io_write_bps, (1ull << 40) + 1, refused);
+    CASE(limits.io_read_iops, 1, accepted);
+    CASE(limits.io_read_iops, 1000000000, accepted);
+    CASE(limits.io_read_iops, 1000000001, refused);
+    CASE(limits.io_write_iops, 1, accepted);
+    CASE(limits.io_write_iops, 1000000001, refused);
+    CASE(limits.open_files, 63, refused);
+    CASE(limits.open_files, 64, accepted);
+    CASE(limits.open_files, 1048576, accepted);
+    CASE(limits.open_files, 1048577, refused);
+    CASE(limits.reserved, 1, refused);
     CASE(network, 1, refused);
-    CASE(reserved, 1, refused);
+    CASE(flags, MESSAGE_READ_ONLY_ROOT, accepted);
+    CASE(flags, 2, refused);
+    CASE(flags, 3, refused);
 #undef CASE
 }
 
@@ -268,7 +291,10 @@ static void test_pages(void **state)
     m.sandboxes.more = 2;
     assert_refused(&m, false);
     fill_page(&m);
-    m.sandboxes.items[0].state = 3;
+    m.sandboxes.items[0].state = 4;
+    assert_refused(&m, false);
+    fill_page(&m);
+    m.sandboxes.items[0].state = 0;
     assert_refused(&m, false);
     fill_page(&m);
     m.sandboxes.items[0].exit_reason = MESSAGE_EXIT_LOST; /* but it runs */
@@ -276,11 +302,120 @@ static void test_pages(void **state)
     fill_page(&m);
     m.sandboxes.items[0].exit_status = 256;
     assert_refused(&m, false);
+    fill_page(&m);
+    m.sandboxes.items[0].state = MESSAGE_FROZEN;
+    assert_accepted(&m, false);
+    m.sandboxes.items[0].exit_reason = MESSAGE_EXIT_LOST; /* but it is there */
+    assert_refused(&m, false);
+    fill_page(&m);
+    m.sandboxes.items[0].limits_hit = MESSAGE_HITS;
+    assert_accepted(&m, false);
+    m.sandboxes.items[0].limits_hit = MESSAGE_HITS + 1;
+    assert_refused(&m, false);
     message_init(&m, MESSAGE_EXIT, 5); /* an event with a sequence */
     fill_sandbox(&m.exit.sandbox, ID);
     m.exit.sandbox.state = MESSAGE_EXITED;
     m.exit.sandbox.exit_reason = MESSAGE_EXIT_LOST;
     assert_refused(&m, false);
+}
+
+static void fill_usage(union message *m)
+{
+    message_init(m, MESSAGE_USAGE, 1);
+    m->usage.count = 2;
+    m->usage.more = 1;
+    strcpy(m->usage.items[0].id, ID);
+    strcpy(m->usage.items[1].id, ID2);
+    m->usage.items[0].state = MESSAGE_RUNNING;
+    m->usage.items[1].state = MESSAGE_EXITED;
+    m->usage.items[1].cpu_ns = UINT64_MAX; /* what was counted has no range */
+    m->usage.items[1].limits_hit = MESSAGE_HIT_CPU;
+}
+
+static void test_usage_pages(void **state)
+{
+    (void)state;
+    union message m;
+    fill_usage(&m);
+    assert_accepted(&m, false);
+    assert_refused(&m, true);
+    m.usage.count = MESSAGE_USAGE_MAX + 1;
+    assert_refused(&m, false);
+    fill_usage(&m);
+    m.usage.count = 1; /* the second is not unused */
+    assert_refused(&m, false);
+    fill_usage(&m);
+    strcpy(m.usage.items[0].id, ID2);
+    assert_refused(&m, false);
+    fill_usage(&m);
+    m.usage.more = 2;
+    assert_refused(&m, false);
+    fill_usage(&m);
+    m.usage.items[0].state = 0;
+    assert_refused(&m, false);
+    fill_usage(&m);
+    m.usage.items[0].limits_hit = 16;
+    assert_refused(&m, false);
+    fill_usage(&m);
+    m.usage.items[0].reserved = 1;
+    assert_refused(&m, false);
+    fill_usage(&m);
+    m.usage.items[0].read_unix_ms = 253402300800000ull;
+    assert_refused(&m, false);
+    fill_usage(&m);
+    m.usage.items[0].id[38] = 'x';
+    assert_refused(&m, false);
+}
+
+static void test_changes(void **state)
+{
+    (void)state;
+    static const enum message_type targets[] = {MESSAGE_KILL, MESSAGE_REMOVE, MESSAGE_FREEZE,
+                                                MESSAGE_THAW};
+    union message m;
+    for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+        message_init(&m, targets[i], 1);
+        assert_refused(&m, true); /* no id */
+        strcpy(m.target.id, ID);
+        assert_accepted(&m, true);
+        assert_refused(&m, false);
+    }
+    message_init(&m, MESSAGE_LIMITS, 1);
+    strcpy(m.limits.id, ID);
+    assert_accepted(&m, true); /* lifts them all */
+    m.limits.limits.memory_bytes = 1;
+    assert_refused(&m, true);
+    m.limits.limits.memory_bytes = 8 << 20;
+    assert_accepted(&m, true);
+    m.limits.id[0] = 'x';
+    assert_refused(&m, true);
+
+    message_init(&m, MESSAGE_DEADLINE, 1);
+    assert_refused(&m, true);
+    strcpy(m.deadline.id, ID);
+    assert_accepted(&m, true);
+    m.deadline.deadline_unix_ms = 253402300799999ull;
+    assert_accepted(&m, true);
+    m.deadline.deadline_unix_ms++;
+    assert_refused(&m, true);
+
+    message_init(&m, MESSAGE_STAT, 1);
+    assert_accepted(&m, true);
+    strcpy(m.list.after, ID);
+    assert_accepted(&m, true);
+    strcpy(m.list.after, "x");
+    assert_refused(&m, true);
+}
+
+static void test_ranges_are_told(void **state)
+{
+    (void)state;
+    struct message_limits limits = {.io_write_bps = 17};
+    struct error err = ERROR_INIT;
+    assert_true(message_check_limits(&limits, &err) < 0);
+    assert_int_equal(err.code, ERR_INVALID);
+    assert_string_equal(err.message,
+                        "io-write-bps of 17 bytes/s is not within 4096 and 1099511627776");
 }
 
 static void test_over_a_socket(void **state)
@@ -297,7 +432,7 @@ static void test_over_a_socket(void **state)
     assert_memory_equal(&got, &m, m.header.length);
 
     /* Does not decode, but can be answered. */
-    m.create.reserved = 1;
+    m.create.limits.reserved = 1;
     assert_int_equal(message_send(pair[0], &m), 0);
     assert_int_equal(message_receive(pair[1], true, &got, &err), -EPROTO);
     assert_int_equal(got.header.sequence, 7);
@@ -349,6 +484,9 @@ int main(void)
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_results),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_usage_pages),
+        cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_ranges_are_told),
         cmocka_unit_test(test_over_a_socket),
         cmocka_unit_test(test_full_peer_is_seen),
     };

@@ -37,6 +37,7 @@ static void test_defaults(void **state)
     assert_string_equal(options.state_dir, "/var/lib/x");
     assert_string_equal(options.execd, "/bin/execd");
     assert_int_equal(options.slots, 4);
+    assert_int_equal(options.meter_s, 5);
     assert_int_equal(options.server_uid, geteuid());
     assert_int_equal(options.fd, -1);
     assert_null(options.cgroup_parent);
@@ -49,12 +50,14 @@ static void test_everything(void **state)
     struct options options;
     struct error err = ERROR_INIT;
     assert_int_equal(parse(&options, &err, "--fd", "5", "--state", "/s", "--execd", "e",
-                           "--server-uid", "64001", "--slots", "0", "--cgroup-parent",
-                           "system.slice/x", "--log-format", "json", "--log-level", "warn", NULL),
+                           "--server-uid", "64001", "--slots", "0", "--meter-seconds", "60",
+                           "--cgroup-parent", "system.slice/x", "--log-format", "json",
+                           "--log-level", "warn", NULL),
                      0);
     assert_int_equal(options.fd, 5);
     assert_int_equal(options.server_uid, 64001);
     assert_int_equal(options.slots, 0);
+    assert_int_equal(options.meter_s, 60);
     assert_string_equal(options.cgroup_parent, "system.slice/x");
     assert_int_equal(options.log_format, LOG_JSON);
     assert_int_equal(options.log_level, LOG_WARN);
@@ -73,6 +76,8 @@ static void refuse(const char *name, const char *value, const char *expected)
 static void test_refused(void **state)
 {
     (void)state;
+    refuse("--meter-seconds", "3601", "0 to 3600");
+    refuse("--meter-seconds", "-1", "0 to 3600");
     refuse("--slots", "65", "65");
     refuse("--slots", "-1", "-1");
     refuse("--slots", "4x", "4x");

@@ -21,8 +21,22 @@ static const struct record sample = {
     .boot_id = "b5f0a9f5-3d5c-4a12-9f93-7d8a3c2e1f00",
     .range = 17,
     .cgroup = "slot-3",
+    .image = "images/x:1",
+    .read_only = true,
+    .frozen = true,
+    .limits_known = true,
+    .limits = {.memory_bytes = 64 << 20,
+               .disk_bytes = 32 << 20,
+               .io_read_bps = 4096,
+               .io_write_bps = 8192,
+               .io_read_iops = 10,
+               .io_write_iops = 20,
+               .cpu_millis = 500,
+               .pids = 12,
+               .open_files = 1024},
     .created_unix_ms = 1700000000000,
     .deadline_unix_ms = 1700000060000,
+    .limits_hit = MESSAGE_HIT_MEMORY | MESSAGE_HIT_CPU,
 };
 
 static char *text_of(const struct record *record)
@@ -74,7 +88,23 @@ static void refuse(const char *from, const char *to)
 static void test_damage(void **state)
 {
     (void)state;
-    refuse("record 1", "record 2");
+    refuse("record 2", "record 1");
+    refuse("record 2", "record 3");
+    refuse("record 2", "record 02");
+    refuse("image images/x:1", "image ../x");
+    refuse("image images/x:1", "image ");
+    refuse("image images/x:1", "image a b");
+    refuse("read-only 1", "read-only 2");
+    refuse("frozen 1", "frozen -1");
+    refuse("memory 67108864", "memory 1");
+    refuse("memory 67108864", "memory 18446744073709551616");
+    refuse("memory 67108864", "memory +67108864");
+    refuse("disk 33554432", "disk 5");
+    refuse("io-read-bps 4096", "io-read-bps 1");
+    refuse("cpu 500", "cpu 1000001");
+    refuse("pids 12", "pids 4294967308");
+    refuse("open-files 1024", "open-files 3");
+    refuse("hit 9", "hit 16");
     refuse("id 0a1b", "id ../x");
     refuse("pid 4711", "pid 0");
     refuse("pid 4711", "pid 1");
@@ -89,8 +119,57 @@ static void test_damage(void **state)
     refuse("cgroup slot-3", "cgroup ");
     refuse("reason 0", "reason 9");
     refuse("status 0", "status 300");
-    refuse("oom 0\n", "oom 0\nmore\n");
-    refuse("oom 0\n", "oom 0");
+    refuse("hit 9\n", "hit 9\nmore\n");
+    refuse("hit 9\n", "hit 9");
+}
+
+/* As a launcher before limits were recorded wrote it. */
+static void test_version_1(void **state)
+{
+    (void)state;
+    struct record got;
+    assert_int_equal(parse("opensandbox-record 1\n"
+                           "id 0a1b2c3d-4e5f-4a6b-8c7d-0123456789ab\npid 4711\nstart 123456789\n"
+                           "boot b5f0a9f5-3d5c-4a12-9f93-7d8a3c2e1f00\nrange 17\ncgroup slot-3\n"
+                           "created 1700000000000\ndeadline 1700000060000\nreason 2\nstatus 9\n"
+                           "oom 3\n",
+                           &got),
+                     0);
+    assert_int_equal(got.pid, 4711);
+    assert_string_equal(got.image, "host");
+    assert_false(got.limits_known);
+    assert_false(got.frozen);
+    assert_int_equal(got.limits.memory_bytes, 0);
+    assert_int_equal(got.exit_status, 9);
+    assert_int_equal(got.oom_kills, 3);
+    AUTO_FREE char *text = text_of(&got); /* from now on of version 2 */
+    assert_non_null(strstr(text, "record 2\n"));
+    assert_int_equal(parse(text, &got), 0);
+    assert_false(got.limits_known);
+}
+
+/* Everything at its longest. */
+static void test_largest_fits(void **state)
+{
+    (void)state;
+    struct record record = sample;
+    memset(record.image, 'a', sizeof(record.image) - 1);
+    memset(record.cgroup, 'a', sizeof(record.cgroup) - 1);
+    record.limits = (struct message_limits){.memory_bytes = 1ull << 50,
+                                            .disk_bytes = 1ull << 50,
+                                            .io_read_bps = 1ull << 40,
+                                            .io_write_bps = 1ull << 40,
+                                            .io_read_iops = 1000000000,
+                                            .io_write_iops = 1000000000,
+                                            .cpu_millis = 1000000,
+                                            .pids = 4194304,
+                                            .open_files = 1048576};
+    record.start_ticks = record.created_unix_ms = record.deadline_unix_ms = UINT64_MAX;
+    record.oom_kills = UINT32_MAX;
+    AUTO_FREE char *text = text_of(&record);
+    struct record got;
+    assert_int_equal(parse(text, &got), 0);
+    assert_memory_equal(&got, &record, sizeof(got));
 }
 
 static void test_replaced_in_place(void **state)
@@ -117,10 +196,9 @@ static void test_replaced_in_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_every_prefix_is_damaged),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_replaced_in_place),
+        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_every_prefix_is_damaged),
+        cmocka_unit_test(test_damage),       cmocka_unit_test(test_version_1),
+        cmocka_unit_test(test_largest_fits), cmocka_unit_test(test_replaced_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -337,9 +337,9 @@ static void test_create(void **state)
     assert_int_equal(fixture->done_err.code, ERR_OK);
     assert_string_equal(fixture->last_create.id, ID_A);
     assert_string_equal(fixture->last_create.image, "host");
-    assert_int_equal(fixture->last_create.memory_bytes, 8 << 20);
-    assert_int_equal(fixture->last_create.cpu_millis, 1500);
-    assert_int_equal(fixture->last_create.pids, 10);
+    assert_int_equal(fixture->last_create.limits.memory_bytes, 8 << 20);
+    assert_int_equal(fixture->last_create.limits.cpu_millis, 1500);
+    assert_int_equal(fixture->last_create.limits.pids, 10);
     assert_int_equal(fixture->last_create.deadline_unix_ms, 123456789);
     assert_string_equal(fixture->start_body,
                         "{\"entrypoint\":[\"sleep\",\"1 2\"],\"env\":[\"A=b\",\"C=\"]}");

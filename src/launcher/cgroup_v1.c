@@ -1,0 +1,174 @@
+/* Version 1: a hierarchy for each controller. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "launcher/cgroup_internal.h"
+
+/* --- limits ----------------------------------------------------------------------------------- */
+
+#define MEMORY       "work/memory.limit_in_bytes"
+#define MEMORY_SWAP  "work/memory.memsw.limit_in_bytes"
+#define UNLIMITED_V1 "-1"
+
+/* A kernel without swap accounting has no such file, and nothing to swap to. */
+static int write_swap(const struct cgroups *groups, const char *name, const char *text)
+{
+    int r = cgroup_write(groups, CGROUP_MEMORY, name, MEMORY_SWAP, "%s", text);
+    return r == -ENOENT ? 0 : r;
+}
+
+/* Memory with swap is never allowed less than memory alone, so the way up begins with the one and
+ * the way down with the other. EINVAL says that this is a way up. */
+static int write_memory(const struct cgroups *groups, const char *name, const char *text)
+{
+    int r = cgroup_write(groups, CGROUP_MEMORY, name, MEMORY, "%s", text);
+    if (r == 0)
+        return write_swap(groups, name, text);
+    if (r != -EINVAL)
+        return r;
+    r = write_swap(groups, name, text);
+    return r < 0 ? r : cgroup_write(groups, CGROUP_MEMORY, name, MEMORY, "%s", text);
+}
+
+/* The kernel frees what it can before it says EBUSY. If it does so at the second step, when some of
+ * the sandbox is in the swap, the first one is taken back. */
+static int limit_memory(const struct cgroups *groups, const char *name, uint64_t bytes)
+{
+    char before[CGROUP_TEXT_MAX];
+    char text[24] = UNLIMITED_V1;
+    if (bytes != 0)
+        snprintf(text, sizeof(text), "%" PRIu64, bytes);
+    int r = cgroup_read(groups, CGROUP_MEMORY, name, MEMORY, before);
+    if (r < 0)
+        return r;
+    r = write_memory(groups, name, text);
+    if (r < 0)
+        (void)write_memory(groups, name, before);
+    return r;
+}
+
+static int limit_cpu(const struct cgroups *groups, const char *name, uint32_t millis)
+{
+    if (millis == 0)
+        return cgroup_write(groups, CGROUP_CPU, name, "cpu.cfs_quota_us", "-1");
+    uint32_t quota, period;
+    cgroup_cpu_quota(millis, &quota, &period);
+    int r = cgroup_write(groups, CGROUP_CPU, name, "cpu.cfs_period_us", "%" PRIu32, period);
+    return r < 0 ? r
+                 : cgroup_write(groups, CGROUP_CPU, name, "cpu.cfs_quota_us", "%" PRIu32, quota);
+}
+
+static int limit_io(const struct cgroups *groups, const char *name,
+                    const struct cgroup_limits *limits, bool lift)
+{
+    if (limits->io_write_bps != 0 || limits->io_write_iops != 0)
+        return -ENOTSUP; /* would hold for direct writes only */
+    const struct {
+        const char *file;
+        uint64_t value;
+    } items[] = {
+        {"blkio.throttle.read_bps_device", limits->io_read_bps},
+        {"blkio.throttle.read_iops_device", limits->io_read_iops},
+    };
+    int r = 0;
+    for (size_t i = 0; i < ARRAY_LEN(items) && r == 0; i++) {
+        if (items[i].value != 0 || lift)
+            r = cgroup_write(groups, CGROUP_IO, name, items[i].file, "%u:%u %" PRIu64,
+                             groups->device.major, groups->device.minor, items[i].value);
+    }
+    return r;
+}
+
+/* --- use -------------------------------------------------------------------------------------- */
+
+static uint64_t read_number(const struct cgroups *groups, enum cgroup_controller controller,
+                            const char *name, const char *file)
+{
+    char text[CGROUP_TEXT_MAX];
+    return cgroup_read(groups, controller, name, file, text) < 0 ? 0 : cgroup_text_number(text);
+}
+
+static uint64_t read_key(const struct cgroups *groups, enum cgroup_controller controller,
+                         const char *name, const char *file, const char *key)
+{
+    char text[CGROUP_TEXT_MAX];
+    return cgroup_read(groups, controller, name, file, text) < 0 ? 0 : cgroup_text_key(text, key);
+}
+
+static void read_io(const struct cgroups *groups, const char *name, const char *file,
+                    uint64_t *ret_read, uint64_t *ret_write)
+{
+    char text[CGROUP_TEXT_MAX];
+    if (cgroup_read(groups, CGROUP_IO, name, file, text) < 0)
+        return;
+    *ret_read = cgroup_text_io_v1(text, &groups->device, "Read");
+    *ret_write = cgroup_text_io_v1(text, &groups->device, "Write");
+}
+
+static int usage(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
+{
+    char text[CGROUP_TEXT_MAX];
+    if (faccessat(groups->items[0].fd, name, F_OK, 0) < 0)
+        return -errno;
+    if (cgroup_has(groups, CGROUP_MEMORY)) {
+        const enum cgroup_controller memory = CGROUP_MEMORY;
+        ret->memory_bytes = read_number(groups, memory, name, "work/memory.usage_in_bytes");
+        ret->memory_peak_bytes =
+            read_number(groups, memory, name, "work/memory.max_usage_in_bytes");
+        ret->memory_refused = read_number(groups, memory, name, "work/memory.failcnt");
+        ret->oom_kills = read_key(groups, memory, name, "work/memory.oom_control", "oom_kill");
+    }
+    if (cgroup_has(groups, CGROUP_PIDS)) {
+        ret->pids = (uint32_t)read_number(groups, CGROUP_PIDS, name, "work/pids.current");
+        ret->pids_refused = read_key(groups, CGROUP_PIDS, name, "work/pids.events", "max");
+    }
+    ret->cpu_ns = read_number(groups, CGROUP_CPUACCT, name, "cpuacct.usage");
+    if (cgroup_read(groups, CGROUP_CPU, name, "cpu.stat", text) == 0)
+        ret->cpu_throttled = cgroup_text_key(text, "nr_throttled");
+    read_io(groups, name, "blkio.throttle.io_service_bytes", &ret->io_read_bytes,
+            &ret->io_write_bytes);
+    read_io(groups, name, "blkio.throttle.io_serviced", &ret->io_read_ops, &ret->io_write_ops);
+    return 0;
+}
+
+/* --- freezing and killing --------------------------------------------------------------------- */
+
+static int freeze(const struct cgroups *groups, const char *name, bool frozen)
+{
+    return cgroup_write(groups, CGROUP_FREEZER, name, "freezer.state", "%s",
+                        frozen ? "FROZEN" : "THAWED");
+}
+
+/* FREEZING while some processes still run. */
+static int frozen(const struct cgroups *groups, const char *name, bool *ret_frozen)
+{
+    char text[CGROUP_TEXT_MAX];
+    int r = cgroup_read(groups, CGROUP_FREEZER, name, "freezer.state", text);
+    if (r == 0)
+        *ret_frozen = str_starts_with(text, "FROZEN");
+    return r;
+}
+
+/* Frozen processes take no notice of a signal before they are thawed. */
+static int kill_all(const struct cgroups *groups, const char *name)
+{
+    cgroup_kill_listed(groups, name);
+    if (cgroup_has(groups, CGROUP_FREEZER))
+        (void)freeze(groups, name, false);
+    return 0;
+}
+
+const struct cgroup_ops cgroup_v1_ops = {
+    .limit_memory = limit_memory,
+    .limit_cpu = limit_cpu,
+    .limit_io = limit_io,
+    .usage = usage,
+    .freeze = freeze,
+    .frozen = frozen,
+    .kill = kill_all,
+};
