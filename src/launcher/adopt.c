@@ -68,6 +68,11 @@ static int adopt_one(struct launcher *launcher, const char *name, struct error *
     struct record record = {0};
     struct error reason = ERROR_INIT;
     int r = read_record(launcher, name, &record, &reason);
+    if (r < 0 && reason.sys != 0 && reason.sys != ENOENT && reason.sys != ENOTDIR) {
+        /* Nothing is known about it, so nothing may be done to it: it may well be alive. */
+        *err = reason;
+        return r;
+    }
     if (r == 0 && !was_made(launcher, &record))
         return clear_unmade(launcher, &record, err);
     if (r == 0) {

@@ -11,7 +11,6 @@ import time
 from test_launcher import (EXITED, REMOVE, RUNNING, OK, LauncherTest, id_body, inside)
 
 SETTLE_SECONDS = 30
-LONGEST_TIMER_MS = 5000  # of the launcher's own; a longer one is a deadline
 EPOLL_CALLS = {"x86_64": ("232", "281"), "aarch64": ("22",)}[os.uname().machine]
 RECEIVE_CALLS = {"x86_64": ("45",), "aarch64": ("207",)}[os.uname().machine]
 
@@ -55,14 +54,15 @@ class WatchedLauncher(LauncherTest):
         return [child for child in children if read(f"/proc/{child}/comm") == name]
 
     def is_at_rest(self):
+        """It waits, its slots wait, and there are no more directories and groups than it needs."""
         call = system_call(self.process.pid)
-        if not call or call[0] not in EPOLL_CALLS:
-            return False
-        timeout = int(call[4], 16) & 0xffffffff
-        if timeout <= LONGEST_TIMER_MS:
-            return False
         calls = [system_call(child) for child in self.own_children()]
-        return len(calls) == self.slots and all(c and c[0] in RECEIVE_CALLS for c in calls)
+        if (not call or call[0] not in EPOLL_CALLS or len(calls) != self.slots or
+                not all(c and c[0] in RECEIVE_CALLS for c in calls)):
+            return False
+        there = len(os.listdir(self.state + "/launcher/sandboxes"))
+        return (len(os.listdir(self.state + "/launcher/loose")) == self.slots and
+                all(len(names) == there + self.slots for names in self.groups().values()))
 
     def settle(self):
         """Until the pool is full and everything removed is deleted. False: the launcher ended."""
