@@ -163,6 +163,7 @@ static void timer_fired(struct loop_timer *timer)
     }
     if (loop_watch(&launcher->loop, &remover->worker_source, pidfd, worker_exited, &err) < 0) {
         log_warn("cannot wait for the process that deletes files: %s", err.message);
+        process_end(pidfd);
         fd_close(pidfd);
         retry_later(remover);
         return;

@@ -252,30 +252,34 @@ static void write_record(const struct sandbox *sandbox)
         log_error("sandbox %s: %s", sandbox->record.id, err.message);
 }
 
-static void unlink_socket(const struct sandbox *sandbox)
+static int unlink_socket(const struct sandbox *sandbox, struct error *err)
 {
     char name[ID_UUID_LEN + 8];
     snprintf(name, sizeof(name), "%s.sock", sandbox->record.id);
-    unlinkat(sandbox->launcher->state.run_fd, name, 0);
+    if (unlinkat(sandbox->launcher->state.run_fd, name, 0) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot remove its socket");
+    return 0;
 }
 
 /* Out of the table, its files out of sight and on their way out. Moving its directory is the moment
- * at which it is gone: a launcher killed before that finds a sandbox that has ended, one killed
- * after it finds nothing but things to delete. If it cannot be moved, the sandbox stays: false. */
+ * at which it is gone: a launcher killed before that finds a sandbox that has ended, or one without
+ * a socket, which it clears; one killed after it finds nothing but things to delete. If it cannot be
+ * moved, the sandbox stays: false. */
 static bool discard(struct sandbox *sandbox)
 {
     struct launcher *launcher = sandbox->launcher;
+    const struct record *record = &sandbox->record;
     struct error err = ERROR_INIT;
     AUTO_FREE char *loose = NULL;
-    if (remove_detach(launcher, sandbox->record.id, sandbox->record.range, &loose, &err) < 0) {
-        log_error("sandbox %s: %s", sandbox->record.id, err.message);
+    if (unlink_socket(sandbox, &err) < 0 ||
+        remove_detach(launcher, record->id, record->range, &loose, &err) < 0) {
+        log_error("sandbox %s: %s", record->id, err.message);
         sandbox->removing = false;
         peer_answer(launcher, sandbox->remove_reply, &err, NULL);
         return false;
     }
-    unlink_socket(sandbox);
     peer_answer(launcher, sandbox->remove_reply, NULL, NULL);
-    remove_later(launcher, loose, sandbox->record.cgroup, sandbox->record.range);
+    remove_later(launcher, loose, record->cgroup, record->range);
     forget(sandbox);
     return true;
 }
