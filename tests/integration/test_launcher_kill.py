@@ -17,12 +17,12 @@ import time
 import unittest
 import uuid
 
-from fault import Fault
 from harness import SANITIZED
-from launcher_state import Trouble, WatchedLauncher
-from test_launcher import (CREATE, EXITED, KILL, OK, REMOVE, RUNNING, create_body, id_body)
+from launcher_state import SweptLauncher, Trouble, WatchedLauncher
+from test_launcher import (BY_SIGNAL, CREATE, EXITED, KILL, OK, REMOVE, RUNNING, create_body, id_body)
 
 SEED = int(os.environ.get("OSB_SEED", random.SystemRandom().randrange(1 << 32)))
+ALL_STEPS = os.environ.get("OSB_ALL_STEPS") == "1"
 KILLS = int(os.environ.get("OSB_KILLS", 25 if SANITIZED else 500))
 PR_SET_CHILD_SUBREAPER = 36
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of a killed launcher come to us
@@ -165,41 +165,15 @@ class Random(WatchedLauncher):
                 raise Trouble(f"kill {number} of OSB_SEED={SEED}: {error}\n{self.log}") from error
 
 
-class Steps(WatchedLauncher):
+class Steps(SweptLauncher):
     """Each process that takes part is killed before each of its system calls in turn."""
 
-    never = ["rt_sigaction", "rt_sigprocmask"]  # change nothing that others could see
-
-    def setUp(self):
-        super().setUp()
-        self.start()
-        self.connect()
-        self.keeper = self.clients[-1].create()[0]  # so that there is always one to be adopted
-        self.settle()
-
-    def perform(self, kind, body):
-        """One request; its result, or None when the launcher did not live to answer."""
-        client = self.clients[-1]
-        try:
-            return client.ask(kind, body)
-        except (EOFError, ConnectionResetError, BrokenPipeError):
-            self.process.wait(20)
-            return None
-
-    def step(self, role, number, kind, body):
-        """The call that was not made, and the result. The launcher is at rest again."""
-        with Fault(self.process.pid, self.never) as fault:
-            fault.arm(role, number, "before")
-            result = self.perform(kind, body)
-            self.settle()
-            hit = fault.disarm()
-        if role == "launcher":
-            self.assertEqual(hit is not None, self.process.poll() is not None, hit)
-            if hit:
-                self.again()
-        else:
-            self.assertIsNone(self.process.poll(), f"{hit}: {self.read_log()}")
-        return hit, result
+    # Those that change nothing that anybody else could see: to be killed before one of them is to be
+    # killed before the next.
+    never = () if ALL_STEPS else (
+        "rt_sigaction", "rt_sigprocmask", "fcntl", "dup3", "close", "close_range", "read", "umask", "prctl",
+        "prlimit64", "capget", "fsopen", "fsconfig", "faccessat2", "newfstatat", "getdents64", "getrandom",
+        "getpriority", "setpriority")
 
     def sweep(self, role, kind, before, allowed):
         """`before` makes the sandbox; `allowed` says which outcomes are right for an answer."""
@@ -207,15 +181,17 @@ class Steps(WatchedLauncher):
         for number in range(1, 2000):
             sandbox = before()
             self.settle()
-            hit, result = self.step(role, number, kind, (create_body if kind == CREATE else id_body)(sandbox))
-            there = sandbox in [one.id for one in self.clients[-1].list()]
-            words = f"{role} killed before call {hit}, answered {result and (result.code, result.message)}"
-            if not allowed(there, result):
-                raise Trouble(f"{words}: {'there' if there else 'gone'}\n{self.read_log()}")
-            listed = self.check([self.keeper] + [sandbox] * there, words)
-            if there and kind == CREATE and listed[sandbox].state != RUNNING:
-                raise Trouble(f"{words}: there, but not running")
-            if there:
+            hit, result = self.step(role, number, "before", kind, self.body(kind, sandbox))
+            words = (f"{role} killed before call {hit}, "
+                     f"answered {result and (result.code, result.message)}")
+            if role == "launcher" and hit:
+                self.again()
+            self.assertIsNone(self.process.poll(), f"{words}: {self.read_log()}")
+            listed = self.listed(sandbox)
+            if not allowed(listed, result, hit):
+                raise Trouble(f"{words}: {listed and (listed.state, listed.reason)}\n{self.read_log()}")
+            self.check([self.keeper] + ([sandbox] if listed else []), words)
+            if listed:
                 self.assertEqual(self.clients[-1].ask(REMOVE, id_body(sandbox)).code, OK)
             if hit is None:
                 break
@@ -223,26 +199,18 @@ class Steps(WatchedLauncher):
         print(f"# {len(calls)} steps: " + " ".join(calls), flush=True)
         return calls
 
-    def new_name(self):
-        return str(uuid.uuid4())
-
-    def running(self):
-        return self.clients[-1].create()[0]
-
-    def exited(self):
-        sandbox = self.running()
-        client = self.clients[-1]
-        client.ask(KILL, id_body(sandbox))
-        client.wait_exit(sandbox)
-        return sandbox
+    @staticmethod
+    def created(listed, result, hit):
+        """There and usable or gone, as was said. A slot that was killed when it had nothing left to do but
+        to execute execd is a sandbox that was killed at once."""
+        if result is not None and (result.code == OK) != (listed is not None):
+            return False
+        last = hit and ("seccomp" in hit or "execveat" in hit)
+        return not listed or listed.state == RUNNING or (last and listed.reason == BY_SIGNAL)
 
     @staticmethod
-    def created(there, result):
-        return result is None or there == (result.code == OK)
-
-    @staticmethod
-    def removed(there, result):
-        return result is None or (result.code == OK and not there)
+    def removed(listed, result, _):
+        return result is None or (result.code == OK and not listed)
 
     def test_launcher_in_create(self):
         self.assertIn("renameat", self.sweep("launcher", CREATE, self.new_name, self.created))

@@ -7,8 +7,11 @@ import glob
 import os
 import select
 import time
+import uuid
 
-from test_launcher import (EXITED, REMOVE, RUNNING, OK, LauncherTest, id_body, inside)
+from fault import Fault
+from test_launcher import (CREATE, EXITED, KILL, OK, REMOVE, RUNNING, LauncherTest, create_body, id_body,
+                           inside)
 
 SETTLE_SECONDS = 30
 EPOLL_CALLS = {"x86_64": ("232", "281"), "aarch64": ("22",)}[os.uname().machine]
@@ -138,7 +141,9 @@ class WatchedLauncher(LauncherTest):
         same("LIST", sorted(listed), sorted(expect))
         base = self.state + "/launcher"
         same("sandboxes/", sorted(os.listdir(base + "/sandboxes")), sorted(listed))
-        same("run/", sorted(os.listdir(self.state + "/run")), sorted(f"{i}.sock" for i in listed))
+        sockets = set(os.listdir(self.state + "/run"))
+        ended = {f"{i}.sock" for i, one in listed.items() if one.state == EXITED}  # need none
+        same("run/", sorted(sockets | ended), sorted(f"{i}.sock" for i in listed))
         same("mount/", os.listdir(base + "/mount"), [])
         loose = os.listdir(base + "/loose")
         same("number of loose/ " + str(loose), len(loose), self.slots)
@@ -192,3 +197,56 @@ class WatchedLauncher(LauncherTest):
         client = self.clients[-1]
         for one in client.list():
             self.assertEqual(client.ask(REMOVE, id_body(one.id)).code, OK)
+
+
+class SweptLauncher(WatchedLauncher):
+    """One operation done again and again, each time with something happening one system call later."""
+
+    never = ()
+    cut = (EOFError, ConnectionResetError, BrokenPipeError)
+
+    def setUp(self):
+        super().setUp()
+        self.start()
+        self.connect()
+        self.keeper = self.clients[-1].create()[0]  # so that there is always one to be adopted
+        self.settle()
+
+    def request(self, kind, body):
+        """The result, or None when the connection was cut instead."""
+        try:
+            return self.clients[-1].ask(kind, body)
+        except self.cut:
+            return None
+
+    def step(self, role, number, how, kind, body):
+        """The call that it happened to, if there were so many, and the result. The launcher is at rest
+        or has ended."""
+        with Fault(self.process.pid, self.never) as fault:
+            fault.arm(role, number, how)
+            result = self.request(kind, body)
+            self.settle()
+            return fault.disarm(), result
+
+    def listed(self, sandbox):
+        return next((one for one in self.clients[-1].list() if one.id == sandbox), None)
+
+    # What there must be before the operation; each returns the sandbox's id.
+
+    @staticmethod
+    def new_name():
+        return str(uuid.uuid4())
+
+    def running(self):
+        return self.clients[-1].create()[0]
+
+    def exited(self):
+        sandbox = self.running()
+        client = self.clients[-1]
+        client.ask(KILL, id_body(sandbox))
+        client.wait_exit(sandbox)
+        return sandbox
+
+    @staticmethod
+    def body(kind, sandbox):
+        return create_body(sandbox) if kind == CREATE else id_body(sandbox)
