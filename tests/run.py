@@ -111,12 +111,13 @@ def python_suites(folder, build, prefix="", only=None, env=None, timeout=600):
 
 
 def is_quick(name):
-    return name in {"execd", "execd_sessions", "execd_http", "specs", "server", "launcher"}
+    return name in {"execd", "execd_sessions", "execd_http", "specs", "server", "launcher",
+                    "launcher_changes"}
 
 
 def drives_our_programs(name):
     """Integration suites that are worth running with sanitizers, too."""
-    return name.startswith("execd") or name in {"specs", "server", "launcher"}
+    return name.startswith(("execd", "launcher")) or name in {"specs", "server"}
 
 
 def select(which, build):

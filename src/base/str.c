@@ -1,6 +1,7 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 bool str_equal(const char *a, const char *b)
@@ -136,6 +137,20 @@ bool str_is_utf8(const char *bytes, size_t length)
     for (size_t at = 0, size; at < length; at += size) {
         size = str_utf8_next(bytes + at, length - at, &code);
         if (size == 0)
+            return false;
+    }
+    return true;
+}
+
+bool str_is_plain_path(const char *path)
+{
+    size_t length = strlen(path);
+    if (path[0] != '/' || length < 2 || length >= PATH_MAX || path[length - 1] == '/')
+        return false;
+    for (const char *slash = path; slash != NULL; slash = strchr(slash + 1, '/')) {
+        size_t name = strcspn(slash + 1, "/");
+        if (name == 0 || (name == 1 && slash[1] == '.') ||
+            (name == 2 && slash[1] == '.' && slash[2] == '.'))
             return false;
     }
     return true;

@@ -8,6 +8,9 @@
 bool str_equal(const char *a, const char *b);        /* NULL equals only NULL */
 bool str_equal_nocase(const char *a, const char *b); /* ASCII only */
 bool str_starts_with(const char *string, const char *prefix);
+/* "/a/b": absolute, of plain names only, without "." and "..", without a slash too many; shorter
+ * than PATH_MAX and not the root itself. */
+bool str_is_plain_path(const char *path);
 bool str_is_blank(const char *string); /* NULL, empty or only ASCII space */
 
 /* Decimal digits only, no sign, no space, no leading '+', whole string, within [min, max].

@@ -9,10 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 #define DATABASE_MAX_BYTES (4 * 1024 * 1024)
+#define READ_BYTES         (16 * 1024)
 #define ID_LAST            (UINT32_MAX - 1) /* the one above means "leave it" to the kernel */
 
 const struct execd_users execd_users_system = {
@@ -20,29 +22,82 @@ const struct execd_users execd_users_system = {
     .group_path = "/etc/group",
 };
 
-static FILE *open_database(const char *path)
+/* One of the files, as it was when it was opened: read whole and within its bound first, since
+ * somebody may write to it for as long as we read. */
+struct database {
+    struct buf text;
+    FILE *file; /* NULL: there is none that could be used */
+};
+
+static int read_text(const char *path, struct buf *text)
 {
     /* O_NONBLOCK: opening a FIFO must not wait for its writer. */
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > DATABASE_MAX_BYTES)
-        return NULL;
-    return fdopen(TAKE_FD(fd), "re");
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return -1;
+    ssize_t n;
+    do {
+        if (buf_reserve(text, READ_BYTES) < 0)
+            return -1;
+        n = read(fd, text->data + text->length, READ_BYTES);
+        if (n > 0)
+            buf_commit(text, (size_t)n);
+    } while (n > 0);
+    return n < 0 || text->length == 0 ? -1 : 0;
 }
 
-static void close_database(FILE **file)
+static void open_database(struct database *database, const char *path)
 {
-    if (*file != NULL)
-        fclose(*file);
+    *database = (struct database){0};
+    buf_init(&database->text, DATABASE_MAX_BYTES);
+    if (read_text(path, &database->text) == 0)
+        database->file = fmemopen(database->text.data, database->text.length, "r");
+}
+
+static void close_database(struct database *database)
+{
+    if (database->file != NULL)
+        fclose(database->file);
+    buf_done(&database->text);
+}
+
+/* libc reads more than may be believed: lines for a name service that is not there ("+name", in
+ * which a missing number is 0), and numbers that mean "leave it as it is" to the kernel, which is
+ * root. Those entries do not exist. */
+static bool is_usable(const char *name, uint32_t id)
+{
+    return name[0] != '\0' && strchr("+-", name[0]) == NULL && id <= ID_LAST;
+}
+
+static const struct passwd *next_user(const struct database *database)
+{
+    const struct passwd *entry = NULL;
+    while (database->file != NULL && (entry = fgetpwent(database->file)) != NULL) {
+        if (is_usable(entry->pw_name, entry->pw_uid) && entry->pw_gid <= ID_LAST)
+            return entry;
+    }
+    return NULL;
+}
+
+static const struct group *next_group(const struct database *database)
+{
+    const struct group *entry = NULL;
+    while (database->file != NULL && (entry = fgetgrent(database->file)) != NULL) {
+        if (is_usable(entry->gr_name, entry->gr_gid))
+            return entry;
+    }
+    return NULL;
 }
 
 /* The first user with this name, or with this uid when name is NULL. The entry is borrowed from
  * libc until the next call. */
 static const struct passwd *find_user(const struct execd_users *users, const char *name, uid_t uid)
 {
-    CLEANUP(close_database) FILE *file = open_database(users->passwd_path);
-    const struct passwd *entry = NULL;
-    while (file != NULL && (entry = fgetpwent(file)) != NULL) {
+    CLEANUP(close_database) struct database database;
+    open_database(&database, users->passwd_path);
+    const struct passwd *entry;
+    while ((entry = next_user(&database)) != NULL) {
         if (name != NULL ? strcmp(entry->pw_name, name) == 0 : entry->pw_uid == uid)
             return entry;
     }
@@ -51,9 +106,10 @@ static const struct passwd *find_user(const struct execd_users *users, const cha
 
 static const struct group *find_group(const struct execd_users *users, const char *name, gid_t gid)
 {
-    CLEANUP(close_database) FILE *file = open_database(users->group_path);
-    const struct group *entry = NULL;
-    while (file != NULL && (entry = fgetgrent(file)) != NULL) {
+    CLEANUP(close_database) struct database database;
+    open_database(&database, users->group_path);
+    const struct group *entry;
+    while ((entry = next_group(&database)) != NULL) {
         if (name != NULL ? strcmp(entry->gr_name, name) == 0 : entry->gr_gid == gid)
             return entry;
     }
@@ -135,9 +191,10 @@ static void add_group(struct execd_credentials *credentials, gid_t gid)
 static void add_groups_of(struct execd_credentials *credentials, const struct execd_users *users,
                           const char *name)
 {
-    CLEANUP(close_database) FILE *file = open_database(users->group_path);
-    const struct group *entry = NULL;
-    while (file != NULL && (entry = fgetgrent(file)) != NULL) {
+    CLEANUP(close_database) struct database database;
+    open_database(&database, users->group_path);
+    const struct group *entry;
+    while ((entry = next_group(&database)) != NULL) {
         if (has_member(entry, name))
             add_group(credentials, entry->gr_gid);
     }

@@ -4,6 +4,7 @@
 #include "execd/entrypoint.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "execd/argv.h"
+#include "execd/make_dirs.h"
 #include "execd/reply.h"
 #include "http/json.h"
 
@@ -91,17 +93,52 @@ static int read_user(const json_t *body, const struct execd *execd, struct setti
     return execd_credentials_from_user(&settings->user, &execd->users, user, err);
 }
 
+/* As images have it: made for the user, who has been read, where it is not there. */
+static int make_workdir(const char *workdir, struct settings *settings, struct error *err)
+{
+    if (*workdir != '/' || strlen(workdir) >= PATH_MAX)
+        return error_set(err, ERR_INVALID, "`workdir` %.300s is not an absolute path", workdir);
+    struct execd_owner owner = EXECD_OWNER_LEAVE;
+    size_t made_from;
+    if (settings->has_user && !execd_credentials_are_own(&settings->user))
+        owner = (struct execd_owner){.uid = settings->user.uid, .gid = settings->user.gid};
+    if (execd_make_dirs(workdir, &owner, &made_from, err) < 0) {
+        err->code = ERR_INVALID; /* of the image, whatever it is */
+        return error_wrap(err, "`workdir`");
+    }
+    settings->cwd = mem_dup(workdir);
+    return 0;
+}
+
 static int read_cwd(const json_t *body, struct settings *settings, struct error *err)
 {
-    const char *cwd = "/";
+    const char *cwd = NULL;
+    const char *workdir = NULL;
     struct stat st;
-    if (http_json_string(body, "cwd", EXECD_STRING_MAX, &cwd, err) < 0)
+    if (http_json_string(body, "cwd", EXECD_STRING_MAX, &cwd, err) < 0 ||
+        http_json_string(body, "workdir", EXECD_STRING_MAX, &workdir, err) < 0)
         return -1;
+    if (cwd != NULL && workdir != NULL)
+        return error_set(err, ERR_INVALID, "`cwd` and `workdir` exclude each other");
+    if (workdir != NULL)
+        return make_workdir(workdir, settings, err);
+    if (cwd == NULL)
+        cwd = "/";
     if (*cwd != '/' || stat(cwd, &st) < 0 || !S_ISDIR(st.st_mode))
         return error_set(err, ERR_INVALID, "`cwd` %.300s is not an absolute path of a directory",
                          cwd);
     settings->cwd = mem_dup(cwd);
     return 0;
+}
+
+/* From /etc/passwd; where that does not say, / as elsewhere, but for a root that has its own. */
+static void add_home(const struct execd *execd, uid_t uid, struct execd_env *env)
+{
+    struct stat st;
+    AUTO_FREE char *home = execd_users_find_home(&execd->users, uid);
+    bool is_root = uid == 0 && stat("/root", &st) == 0 && S_ISDIR(st.st_mode);
+    if (home == NULL || home[0] != '/' || execd_env_set(env, "HOME", home) < 0)
+        execd_env_set(env, "HOME", is_root ? "/root" : "/");
 }
 
 /* Programs expect PATH and HOME even when the image does not set them, and clients add variables to
@@ -112,12 +149,12 @@ static void add_defaults(const struct execd *execd, struct settings *settings)
         execd_env_set(&settings->env, "PATH", EXECD_PATH_DEFAULT);
     if (execd_env_find(&settings->env, "EXECD_ENVS") == NULL)
         execd_env_set(&settings->env, "EXECD_ENVS", EXECD_ENVS_DEFAULT);
-    if (execd_env_find(&settings->env, "HOME") != NULL)
-        return;
     uid_t uid = settings->has_user ? settings->user.uid : geteuid();
-    AUTO_FREE char *home = execd_users_find_home(&execd->users, uid);
-    const char *fallback = uid == 0 ? "/root" : "/";
-    execd_env_set(&settings->env, "HOME", home != NULL ? home : fallback);
+    AUTO_FREE char *name = execd_users_find_name(&execd->users, uid);
+    if (settings->has_user && name != NULL && execd_env_find(&settings->env, "USER") == NULL)
+        execd_env_set(&settings->env, "USER", name);
+    if (execd_env_find(&settings->env, "HOME") == NULL)
+        add_home(execd, uid, &settings->env);
 }
 
 static int read_settings(const struct execd *execd, const json_t *body, struct settings *settings,
@@ -126,7 +163,7 @@ static int read_settings(const struct execd *execd, const json_t *body, struct s
     if (!json_is_object(body))
         return error_set(err, ERR_INVALID, "the body must be a JSON object");
     if (read_argv(body, settings, err) < 0 || read_env(body, settings, err) < 0 ||
-        read_cwd(body, settings, err) < 0 || read_user(body, execd, settings, err) < 0)
+        read_user(body, execd, settings, err) < 0 || read_cwd(body, settings, err) < 0)
         return -1;
     add_defaults(execd, settings);
     return 0;

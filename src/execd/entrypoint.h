@@ -2,7 +2,8 @@
  * can reach, brings it with the environment, directory and user that everything else then uses.
  *
  * Body: {"entrypoint": [...], "env": ["A=b", ...], "cwd": "/", "user": "name or uid[:group]"}; all
- * but the first may be absent. Answered when the program really runs: 200 {"pid": N}; 400 when the
+ * but the first may be absent. `workdir` instead of `cwd` is made, for the user, where it is not
+ * there. Answered when the program really runs: 200 {"pid": N}; 400 when the
  * request or the program is wrong; 409 when there is an entrypoint already. After a failed start
  * another may be tried.
  *

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "base/mem.h"
@@ -137,6 +138,18 @@ static int finish_metadata(struct upload *upload, struct error *err)
 
 /* --- parts ------------------------------------------------------------------------------------ */
 
+/* Where a file waits for its metadata. An image may have no /tmp. */
+static const char *find_spool(const struct upload *upload)
+{
+    const char *const places[] = {execd_env_find(&upload->env, "TMPDIR"), "/tmp", "/var/tmp",
+                                  "/dev/shm", "/"};
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        if (places[i] != NULL && places[i][0] == '/' && access(places[i], W_OK | X_OK) == 0)
+            return places[i];
+    }
+    return "/tmp";
+}
+
 static int on_part(void *ctx, const struct http_multipart_part *part, struct error *err)
 {
     struct upload *upload = ctx;
@@ -150,9 +163,8 @@ static int on_part(void *ctx, const struct http_multipart_part *part, struct err
     if (strcmp(part->name, "file") != 0)
         return 0;
     upload->part = PART_FILE;
-    const char *spool = execd_env_find(&upload->env, "TMPDIR");
     struct execd_place *place = get_place(upload, upload->file_count++);
-    return execd_place_open(place, spool != NULL && *spool == '/' ? spool : "/tmp", err);
+    return execd_place_open(place, find_spool(upload), err);
 }
 
 static int on_part_data(void *ctx, const char *bytes, size_t length, struct error *err)

@@ -27,6 +27,7 @@
 #include "execd/options.h"
 #include "execd/proxy.h"
 #include "execd/routes.h"
+#include "execd/workgroup.h"
 #include "http/server.h"
 
 #define WORK_GRACE_MS 300
@@ -175,7 +176,8 @@ static void do_nothing(uv_work_t *work)
 }
 
 /* The threads of the work queue are made now, before anything hostile runs here: libuv aborts when
- * it cannot make them, and a fork bomb is all it takes. */
+ * it cannot make them, and a fork bomb is all it takes. Where that is kept in a group without us
+ * they are made when they are needed, which for many a sandbox is never. */
 static void start_threads(uv_loop_t *loop)
 {
     static uv_work_t work;
@@ -238,6 +240,8 @@ static int set_up(struct execd *execd, const struct execd_options *options, stru
     if ((options->block_clone3 || execd_guard_clone3_is_refused()) &&
         execd_guard_block_clone3(err) < 0)
         return -1;
+    if (execd_workgroup_init(options->work_fds.items, options->work_fds.count, err) < 0)
+        return -1;
     execd_guard_from_oom();
     AUTO_FREE char *token = execd_guard_take_token(options->token);
     save_memory();
@@ -279,7 +283,8 @@ int main(int argc, char **argv)
     }
     signal_poll.data = &execd;
     uv_poll_start(&signal_poll, UV_READABLE, on_signals);
-    start_threads(execd.loop);
+    if (!execd_workgroup_exists())
+        start_threads(execd.loop);
 
     if (serve(&execd, &options, &err) < 0) {
         log_error("%s", err.message);

@@ -127,9 +127,12 @@ static bool parse_mount(char *line, struct mount *ret)
     return true;
 }
 
-/* The rest of `path` below `root`, or NULL when it is not below. */
+/* The rest of `path` below `root`, or NULL when it is not below. Who is outside of the group that
+ * its namespace begins with sees itself at "/.." or "/../init". */
 static const char *below(const char *path, const char *root)
 {
+    if (strncmp(path, "/..", 3) == 0 && (path[3] == '/' || path[3] == '\0'))
+        return NULL;
     size_t length = str_equal(root, "/") ? 0 : strlen(root);
     if (strncmp(path, root, length) != 0 || (path[length] != '/' && path[length] != '\0'))
         return NULL;

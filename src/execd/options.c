@@ -13,7 +13,7 @@
 
 #define HELP_MAX (16 * 1024)
 
-enum kind { FLAG, NUMBER, TEXT, DURATION };
+enum kind { FLAG, NUMBER, TEXT, DURATION, FDS };
 
 struct option {
     const char *name;
@@ -34,6 +34,9 @@ static const struct option table[] = {
     {"listen-fd", NULL, "N", NUMBER, AT(listen_fd), 3, 1 << 20,
      "serve the listening socket inherited as file descriptor N,\n"
      "with /internal/, instead of TCP (unless --port is given too)"},
+    {"work-fd", NULL, "N", FDS, AT(work_fds), 3, 1 << 20,
+     "have what is started here join a control group first, by writing 0\n"
+     "to the file inherited as descriptor N; may be given four times"},
     {"pid1", NULL, NULL, FLAG, AT(pid1), 0, 0,
      "be the init: reap orphans, end with the entrypoint"},
     {"bootstrap", NULL, NULL, FLAG, AT(bootstrap), 0, 0,
@@ -190,13 +193,27 @@ int execd_duration_parse(const char *text, int64_t *ret_ms)
     return 0;
 }
 
+static int add_fd(struct execd_fd_list *list, int fd, const char *source, struct error *err)
+{
+    if (list->count == ARRAY_LEN(list->items))
+        return error_set(err, ERR_INVALID, "%s cannot be given more than %zu times", source,
+                         ARRAY_LEN(list->items));
+    list->items[list->count++] = fd;
+    return 0;
+}
+
 /* `source` is "--port" or "the variable X", for messages. */
 static int set_value(struct execd_options *options, const struct option *option, const char *source,
                      const char *value, struct error *err)
 {
     void *member = (char *)options + option->offset;
-    uint64_t number;
+    uint64_t number = 0;
     int64_t ms;
+    if ((option->kind == NUMBER || option->kind == FDS) &&
+        str_to_u64(value, option->min, option->max, &number) < 0)
+        return error_set(err, ERR_INVALID, "%s must be a number from %llu to %llu, not \"%.80s\"",
+                         source, (unsigned long long)option->min, (unsigned long long)option->max,
+                         value);
     switch (option->kind) {
     case FLAG:
         *(bool *)member = true;
@@ -205,12 +222,10 @@ static int set_value(struct execd_options *options, const struct option *option,
         *(const char **)member = value;
         return 0;
     case NUMBER:
-        if (str_to_u64(value, option->min, option->max, &number) < 0)
-            return error_set(
-                err, ERR_INVALID, "%s must be a number from %llu to %llu, not \"%.80s\"", source,
-                (unsigned long long)option->min, (unsigned long long)option->max, value);
         *(int64_t *)member = (int64_t)number;
         return 0;
+    case FDS:
+        return add_fd(member, (int)number, source, err);
     case DURATION:
         if (execd_duration_parse(value, &ms) < 0)
             return error_set(err, ERR_INVALID,

@@ -15,9 +15,17 @@
 
 #define EXECD_PORT_DEFAULT 44772
 
+#define EXECD_FD_LIST_MAX 4
+
+struct execd_fd_list {
+    int items[EXECD_FD_LIST_MAX];
+    size_t count;
+};
+
 struct execd_options {
     int64_t port;      /* -1: no TCP; 0: any free one */
     int64_t listen_fd; /* -1: none */
+    struct execd_fd_list work_fds;
     bool pid1;
     bool bootstrap;
     const char *token;    /* NULL: none needed */

@@ -19,9 +19,11 @@
 
 #include "base/mem.h"
 #include "execd/guard.h"
+#include "execd/workgroup.h"
 
 enum step {
-    STEP_GROUP = 1,
+    STEP_WORK = 1,
+    STEP_GROUP,
     STEP_STDIO,
     STEP_TERMINAL,
     STEP_FDS,
@@ -185,6 +187,9 @@ static int execute(const struct execd_spawn *spawn)
 
 static enum step run_steps(const struct execd_spawn *spawn)
 {
+    /* Before anything else: the rest counts there, and the numbers of these files may be wanted. */
+    if (execd_workgroup_join_in_child() < 0)
+        return STEP_WORK;
     if (spawn->new_session ? setsid() < 0 : setpgid(0, 0) < 0)
         return STEP_GROUP;
     if (connect_stdio(spawn) < 0)
@@ -259,6 +264,8 @@ int execd_spawn_start(const struct execd_spawn *spawn, pid_t *ret_pid, int *ret_
 static const char *step_text(int step)
 {
     switch (step) {
+    case STEP_WORK:
+        return "join the control group of the sandbox's processes";
     case STEP_GROUP:
         return "make a process group";
     case STEP_STDIO:
@@ -286,6 +293,9 @@ int execd_spawn_check(int report_fd, struct error *err)
         return 0; /* EAGAIN: the child has neither executed nor failed */
     if (n != (ssize_t)sizeof(report))
         return 1;
+    if (report.step == STEP_WORK && report.error == EAGAIN)
+        return error_set(err, ERR_LIMIT,
+                         "cannot start a process: the sandbox has as many as its limit allows");
     if (report.step == STEP_EXEC)
         return error_set_errno(err, report.error, "cannot execute %s", report.program);
     return error_set_errno(err, report.error, "cannot %s", step_text(report.step));

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -125,26 +126,16 @@ int cgroup_join(const struct cgroups *groups, const char *name)
     return r;
 }
 
-int cgroup_step_out(const struct cgroups *groups, const char *name)
-{
-    int r = 0;
-    for (unsigned i = 0; i < groups->count && r == 0; i++) {
-        if (groups->items[i].has_work)
-            r = write_at(groups->items[i].fd, name,
-                         groups->v2 ? "init/cgroup.procs" : "cgroup.procs", "0");
-    }
-    return r;
-}
-
-int cgroup_open_work(const struct cgroups *groups, const char *name,
-                     int ret_fds[CGROUP_WORK_FDS_MAX], unsigned *ret_count)
+/* One file of every hierarchy that has `work`: all of them or none. */
+static int open_procs(const struct cgroups *groups, const char *name, const char *file,
+                      int ret_fds[CGROUP_WORK_FDS_MAX], unsigned *ret_count)
 {
     unsigned count = 0;
     for (unsigned i = 0; i < groups->count; i++) {
         if (!groups->items[i].has_work)
             continue;
         char path[PATH_ROOM];
-        snprintf(path, sizeof(path), "%s/work/cgroup.procs", name);
+        snprintf(path, sizeof(path), "%s/%s", name, file);
         int fd = count < CGROUP_WORK_FDS_MAX
                      ? openat(groups->items[i].fd, path, O_WRONLY | O_CLOEXEC)
                      : -1;
@@ -158,6 +149,31 @@ int cgroup_open_work(const struct cgroups *groups, const char *name,
     }
     *ret_count = count;
     return 0;
+}
+
+int cgroup_open_work(const struct cgroups *groups, const char *name,
+                     int ret_fds[CGROUP_WORK_FDS_MAX], unsigned *ret_count)
+{
+    return open_procs(groups, name, "work/cgroup.procs", ret_fds, ret_count);
+}
+
+/* The way out is opened first, too: from inside the namespace it leads nowhere. */
+int cgroup_enter_namespace(const struct cgroups *groups, const char *name)
+{
+    int fds[CGROUP_WORK_FDS_MAX];
+    unsigned count;
+    int r =
+        open_procs(groups, name, groups->v2 ? "init/cgroup.procs" : "cgroup.procs", fds, &count);
+    if (r < 0)
+        return r;
+    if (unshare(CLONE_NEWCGROUP) < 0)
+        r = -errno;
+    for (unsigned i = 0; i < count; i++) {
+        if (r == 0 && write(fds[i], "0", 1) < 0)
+            r = -errno;
+        fd_close(fds[i]);
+    }
+    return r;
 }
 
 static void remove_one(void *context, int parent_fd, const char *path)

@@ -103,6 +103,10 @@ int cgroup_open(struct cgroups *groups, const char *parent, const char *instance
                 const char *state_path, struct error *err);
 void cgroup_close(struct cgroups *groups); /* removes our parent groups if they are empty */
 
+/* Have the kernel move processes between groups without a pause of milliseconds, for as long as the
+ * descriptor that is returned is open. -errno where it cannot. */
+int cgroup_quick_open(void);
+
 void cgroup_new_name(struct cgroups *groups, char ret[CGROUP_NAME_MAX]);
 
 /* The following return 0 or -errno. */
@@ -110,12 +114,12 @@ void cgroup_new_name(struct cgroups *groups, char ret[CGROUP_NAME_MAX]);
 /* All groups of a slot, with the default limit of processes. */
 int cgroup_make(const struct cgroups *groups, const char *name);
 
-/* How process 1 comes to its place. On v2 it is born in `work` (cgroup_open_birth(); -1 on v1).
- * Then it joins its groups, with `work` wherever there is one, makes its cgroup namespace, which
- * takes its root from that, and steps out of `work`. Each moves the calling process. */
+/* How process 1 comes to its place: on v2 it is born in `work` (cgroup_open_birth(); -1 on v1), on
+ * v1 it joins its groups, `work` where there is one. Then it makes its cgroup namespace, which
+ * takes its root from that, and steps out of `work`. The last two move the calling process. */
 int cgroup_open_birth(const struct cgroups *groups, const char *name, int *ret_fd);
 int cgroup_join(const struct cgroups *groups, const char *name);
-int cgroup_step_out(const struct cgroups *groups, const char *name);
+int cgroup_enter_namespace(const struct cgroups *groups, const char *name);
 
 /* Descriptors with which a process can join `work` by writing "0", also from inside the sandbox. To
  * be opened before the cgroup namespace is made: the kernel judges a move by what the opener saw.

@@ -74,8 +74,19 @@ static void log_start(const struct launcher *launcher)
              launcher->state.path, launcher->state.instance, groups->v2 ? 2 : 1,
              groups->of[CGROUP_MEMORY] >= 0 ? "yes" : "no",
              groups->of[CGROUP_CPU] >= 0 ? "yes" : "no",
-             groups->of[CGROUP_PIDS] >= 0 ? "yes" : "no",
-             groups->of[CGROUP_IO] >= 0 ? "yes" : "no", launcher->options.slots);
+             groups->of[CGROUP_PIDS] >= 0 ? "yes" : "no", groups->of[CGROUP_IO] >= 0 ? "yes" : "no",
+             launcher->options.slots);
+}
+
+/* Without it everything works, only slower. */
+static void quicken_moves(struct launcher *launcher)
+{
+    int fd = launcher->options.quick_moves ? cgroup_quick_open() : -1;
+    if (fd >= 0)
+        launcher->quick_fd = fd;
+    else if (launcher->options.quick_moves)
+        log_debug("processes move between control groups slowly: no favordynmods: %s",
+                  strerror(-fd));
 }
 
 /* Each part of a start undoes itself on failure; what was started before it is undone by stop(). */
@@ -94,10 +105,14 @@ static int start(struct launcher *launcher, struct error *err)
     if (r == 0)
         r = seccomp_filter_build(&launcher->filter, err);
     if (r == 0)
+        disk_open(&launcher->disks, &launcher->state);
+    if (r == 0)
         r = adopt_all(launcher, err);
     if (r < 0)
         return r;
+    quicken_moves(launcher);
     prepare_image(launcher);
+    images_open(&launcher->images);
     loop_timer_set(&launcher->idle_timer, FIRST_PEER_MS);
     r = peer_open_all(launcher, err);
     if (r < 0)
@@ -111,12 +126,15 @@ static void stop(struct launcher *launcher)
 {
     launcher->loop.stop = true;
     peer_close_all(launcher);
+    disk_change_forget_all(launcher);
     slot_free_all(launcher);
     remove_done(launcher);
     meter_save_all(launcher);
     sandbox_free_all(launcher);
     seccomp_filter_done(&launcher->filter);
     cgroup_close(&launcher->cgroups);
+    launcher->quick_fd = fd_close(launcher->quick_fd);
+    images_close(&launcher->images);
     state_close(&launcher->state);
     loop_unwatch(&launcher->loop, &launcher->signal_source);
     fd_close(launcher->signal_fd);
@@ -127,7 +145,9 @@ int launcher_run(const struct options *options, struct error *err)
 {
     struct launcher launcher = {
         .options = *options,
+        .images = options->images,
         .signal_fd = -1,
+        .quick_fd = -1,
         .signal_source.fd = -1,
         .state = {.launcher_fd = -1,
                   .sandboxes_fd = -1,

@@ -6,7 +6,10 @@
 
 #include "base/error.h"
 #include "launcher/cgroup.h"
+#include "launcher/disk.h"
+#include "launcher/disk_change.h"
 #include "launcher/idrange.h"
+#include "launcher/images.h"
 #include "launcher/loop.h"
 #include "launcher/meter.h"
 #include "launcher/options.h"
@@ -22,8 +25,12 @@ struct launcher {
     struct loop loop;
     struct state state;
     struct cgroups cgroups;
+    int quick_fd; /* of cgroup_quick_open(), or -1 */
+    struct disks disks;
+    struct disk_changes disk_changes;
     struct seccomp_filter filter;
     struct idrange ranges;
+    struct images images;
     struct error image_error; /* why there is no host image; code ERR_OK when there is */
     struct sandboxes sandboxes;
     struct meters meters;

@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/str.h"
+#include "launcher/check.h"
 #include "launcher/launcher.h"
 
 #define VERSION "0.1.0"
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && str_equal(argv[1], "check"))
+        return check_main(argc - 1, argv + 1);
     struct options options;
     struct error err = ERROR_INIT;
     if (options_parse(argc, argv, &options, &err) < 0) {

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "launcher/fields.h"
 #include "launcher/launcher.h"
+#include "launcher/process.h"
 
 #define SAVE_MS   60000u
 #define PORTION   8u /* sandboxes read in one go: under a millisecond */
@@ -192,12 +193,33 @@ void meter_load(struct sandbox *sandbox)
 
 /* Reading. */
 
+/* That a disk was full once is remembered, though what filled it may be deleted since. */
+static void read_disk(struct sandbox *sandbox)
+{
+    const struct launcher *launcher = sandbox->launcher;
+    struct record *record = &sandbox->record;
+    struct disk_usage usage;
+    if (record->limits.disk_bytes == 0)
+        return;
+    AUTO_CLOSE int dir = sandbox_open_directory(sandbox, NULL);
+    pid_t pid = record->exit_reason != MESSAGE_EXIT_NONE ? 0 : record->pid;
+    if (dir < 0 ||
+        disk_usage(&launcher->disks, &launcher->state, record->range, dir, pid, &usage) < 0)
+        return;
+    if (pid != 0 && process_signal(sandbox->pidfd, 0) < 0)
+        return; /* the number may have been another's by then; its end is about to be told */
+    sandbox->meter.disk_bytes = usage.used_bytes;
+    if (disk_is_full(&usage))
+        record->limits_hit |= MESSAGE_HIT_DISK;
+}
+
 void meter_read(struct sandbox *sandbox)
 {
     struct cgroup_usage usage = {0};
     struct meter *meter = &sandbox->meter;
     if (cgroup_usage(&sandbox->launcher->cgroups, sandbox->record.cgroup, &usage) < 0)
         return; /* what was read before stands, with its time */
+    read_disk(sandbox);
     uint64_t now = monotonic_ms();
     meter_add(meter, &usage, now);
     meter->read_unix_ms = (uint64_t)clock_unix_ms();

@@ -25,6 +25,7 @@ struct meter {
     struct cgroup_usage usage; /* as last read; what counts never falls */
     uint64_t read_ms;          /* of the monotonic clock; 0: never */
     uint64_t read_unix_ms;
+    uint64_t disk_bytes;    /* used, as last read; 0: no disk limit */
     uint64_t memory_mib_ms; /* the integral, in mebibyte-milliseconds ... */
     uint64_t memory_rest;   /* ... and what is left of it, in byte-milliseconds: under a mebibyte */
     uint64_t saved_ms;

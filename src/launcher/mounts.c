@@ -24,19 +24,28 @@ int mounts_new(const char *type, const struct mounts_option *options, uint64_t a
     return fd < 0 ? -errno : fd;
 }
 
-int mounts_clone(int dir_fd, const char *path, uint64_t attributes, int userns_fd)
+int mounts_take(int dir_fd, const char *path)
 {
-    AUTO_CLOSE int fd = open_tree(dir_fd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    if (fd < 0)
-        return -errno;
+    unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH;
+    int fd = open_tree(dir_fd, path, flags);
+    return fd < 0 ? -errno : fd;
+}
+
+int mounts_restrict(int mount_fd, uint64_t attributes, int userns_fd)
+{
     struct mount_attr change = {.attr_set = attributes, .propagation = MS_PRIVATE};
     if (userns_fd >= 0) {
         change.attr_set |= MOUNT_ATTR_IDMAP;
         change.userns_fd = (uint64_t)userns_fd;
     }
-    if (mount_setattr(fd, "", AT_EMPTY_PATH, &change, sizeof(change)) < 0)
-        return -errno;
-    return TAKE_FD(fd);
+    return mount_setattr(mount_fd, "", AT_EMPTY_PATH, &change, sizeof(change)) < 0 ? -errno : 0;
+}
+
+int mounts_clone(int dir_fd, const char *path, uint64_t attributes, int userns_fd)
+{
+    AUTO_CLOSE int fd = mounts_take(dir_fd, path);
+    int r = fd < 0 ? fd : mounts_restrict(fd, attributes, userns_fd);
+    return r < 0 ? r : TAKE_FD(fd);
 }
 
 int mounts_attach(int mount_fd, int dir_fd, const char *path)

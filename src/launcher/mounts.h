@@ -17,5 +17,9 @@ int mounts_new(const char *type, const struct mounts_option *options, uint64_t a
  * ids through that namespace; -EINVAL when the file system cannot do that. */
 int mounts_clone(int dir_fd, const char *path, uint64_t attributes, int userns_fd);
 
+/* The first half of it: as it is, and the second: give a mount in the air its attributes. */
+int mounts_take(int dir_fd, const char *path);
+int mounts_restrict(int mount_fd, uint64_t attributes, int userns_fd);
+
 int mounts_attach(int mount_fd, int dir_fd, const char *path);
 int mounts_move(int from_fd, const char *from, int to_fd, const char *to);

@@ -15,18 +15,24 @@
 
 const char options_usage[] =
     "usage: opensandbox-launcher --listen SOCKET --state DIR --execd FILE [options]\n"
+    "       opensandbox-launcher check [--state DIR] [--cgroup-parent NAME] [-o json]\n"
     "\n"
     "The privileged helper of opensandbox-server: makes and removes sandboxes.\n"
+    "With `check` it only says what this machine offers for that; see check --help.\n"
     "\n"
     "  --listen SOCKET       serve on this unix socket (SOCK_SEQPACKET)\n"
     "  --fd N                serve the connected socket inherited as descriptor N instead\n"
     "  --state DIR           where sandboxes live, an absolute path\n"
     "  --execd FILE          the program that becomes process 1 of every sandbox\n"
     "  --server-uid N        user id the server runs as (default: our own)\n"
+    "  --image NAME=DIR      an image: the root file system in this directory of root's "
+    "(repeatable)\n"
     "  --slots N             prepared sandboxes to keep waiting, 0 to 64 (default: 4)\n"
     "  --meter-seconds N     read the memory of each sandbox so often, 0 to 3600; 0: only when a\n"
     "                        server asks (default: 5)\n"
     "  --cgroup-parent NAME  make our control group below this one\n"
+    "  --quick-moves Y       yes or no: have the kernel move processes between control\n"
+    "                        groups without delay, for the whole machine (default: yes)\n"
     "  --log-format F        text or json (default: text)\n"
     "  --log-level L         debug, info, warn or error (default: info)\n"
     "  --help, --version\n";
@@ -41,7 +47,7 @@ static int set_number(const char *name, const char *value, uint64_t max, uint64_
 }
 
 /* A relative path of plain names: it is joined to the cgroup mount points. */
-static bool is_group_path(const char *path)
+bool options_is_group_path(const char *path)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                   "._-/:@";
@@ -71,14 +77,20 @@ static int set_option(struct options *options, const char *name, const char *val
     } else if (str_equal(name, "--slots")) {
         r = set_number(name, value, OPTIONS_SLOTS_MAX, &number, err);
         options->slots = (unsigned)number;
+    } else if (str_equal(name, "--image")) {
+        r = images_add(&options->images, value, err);
     } else if (str_equal(name, "--meter-seconds")) {
         r = set_number(name, value, OPTIONS_METER_MAX, &number, err);
         options->meter_s = (unsigned)number;
     } else if (str_equal(name, "--cgroup-parent")) {
         options->cgroup_parent = value;
-        if (!is_group_path(value))
+        if (!options_is_group_path(value))
             r = error_set(err, ERR_INVALID, "--cgroup-parent '%s' is not a relative group path",
                           value);
+    } else if (str_equal(name, "--quick-moves")) {
+        options->quick_moves = str_equal(value, "yes");
+        if (!options->quick_moves && !str_equal(value, "no"))
+            r = error_set(err, ERR_INVALID, "--quick-moves '%s' is neither yes nor no", value);
     } else if (str_equal(name, "--log-format")) {
         if (log_format_parse(value, &options->log_format) < 0)
             r = error_set(err, ERR_INVALID, "--log-format '%s' is neither text nor json", value);
@@ -119,6 +131,7 @@ int options_parse(int argc, char **argv, struct options *ret, struct error *err)
         .server_uid = geteuid(),
         .slots = OPTIONS_SLOTS_DEFAULT,
         .meter_s = OPTIONS_METER_DEFAULT,
+        .quick_moves = true,
         .log_format = LOG_PEOPLE,
         .log_level = LOG_INFO,
     };

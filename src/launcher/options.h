@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "launcher/images.h"
 
 #define OPTIONS_SLOTS_DEFAULT 4
 #define OPTIONS_SLOTS_MAX     64
@@ -20,7 +21,9 @@ struct options { /* strings are borrowed from argv */
     const char *cgroup_parent; /* NULL: the root of each hierarchy */
     uint32_t server_uid;
     unsigned slots;
-    unsigned meter_s; /* between two readings of each sandbox's memory; 0: only when asked */
+    struct images images; /* none opened yet */
+    unsigned meter_s;     /* between two readings of each sandbox's memory; 0: only when asked */
+    bool quick_moves;     /* see cgroup_quick_open() */
     enum log_format log_format;
     enum log_level log_level;
     bool help;
@@ -29,3 +32,6 @@ struct options { /* strings are borrowed from argv */
 
 int options_parse(int argc, char **argv, struct options *ret, struct error *err);
 extern const char options_usage[];
+
+/* A relative path of plain names: it is joined to the cgroup mount points. */
+bool options_is_group_path(const char *path);

@@ -200,6 +200,7 @@ static void describe_usage(const struct sandbox *sandbox, struct message_usage *
         .memory_bytes = exited ? 0 : usage->memory_bytes,
         .memory_peak_bytes = usage->memory_peak_bytes,
         .memory_mib_ms = meter->memory_mib_ms,
+        .disk_bytes = meter->disk_bytes,
         .io_read_bytes = usage->io_read_bytes,
         .io_write_bytes = usage->io_write_bytes,
         .io_read_ops = usage->io_read_ops,
@@ -321,11 +322,16 @@ static void sandbox_exited(struct loop_source *source)
     log_debug("sandbox %s ended: reason %u, status %d", sandbox->record.id,
               sandbox->record.exit_reason, sandbox->record.exit_status);
 
+    /* On disk before anybody hears of it: a launcher killed in between must not call it lost. */
+    if (!sandbox->removing) {
+        meter_save(sandbox);
+        write_record(sandbox);
+    }
     union message event;
     message_init(&event, MESSAGE_EXIT, 0);
     describe(sandbox, &event.exit.sandbox);
     peer_broadcast(launcher, &event);
-    if (!sandbox->removing || !discard(sandbox)) {
+    if (sandbox->removing && !discard(sandbox)) {
         meter_save(sandbox);
         write_record(sandbox);
     }
@@ -371,23 +377,15 @@ struct cgroup_limits sandbox_cgroup_limits(const struct message_limits *limits)
 }
 
 /* Whether a slot of this shape can be made here. */
-static int shape_check(const struct launcher *launcher, const struct slot_shape *shape,
-                       struct error *err)
+static int shape_check(struct launcher *launcher, const struct slot_shape *shape, struct error *err)
 {
+    int fd;
     if (!str_equal(shape->image, SLOT_IMAGE_HOST))
-        return error_set(err, ERR_NOT_FOUND, "no image '%s'; this launcher has: %s", shape->image,
-                         SLOT_IMAGE_HOST);
-    if (launcher->image_error.code != ERR_OK) {
-        *err = launcher->image_error;
-        return -1;
-    }
-    if (shape->read_only)
-        return error_set(err, ERR_UNSUPPORTED,
-                         "a read-only root file system cannot be made by this launcher");
-    if (shape->disk_bytes != 0)
-        return error_set(err, ERR_UNSUPPORTED,
-                         "a disk limit cannot be enforced by this launcher; leave it out");
-    return 0;
+        return images_get(&launcher->images, shape->image, &fd, err);
+    if (launcher->image_error.code == ERR_OK)
+        return 0;
+    *err = launcher->image_error;
+    return -1;
 }
 
 static int check_request(struct launcher *launcher, const struct message_create *request,
@@ -403,6 +401,8 @@ static int check_request(struct launcher *launcher, const struct message_create 
                          SANDBOX_QUEUE_MAX);
     struct cgroup_limits limits = sandbox_cgroup_limits(&request->limits);
     r = cgroup_check(&launcher->cgroups, &limits, err);
+    if (r == 0)
+        r = disk_check(&launcher->disks, &launcher->state, request->limits.disk_bytes, err);
     return r < 0 ? r : nofile_check(request->limits.open_files, err);
 }
 
@@ -411,7 +411,7 @@ void sandbox_create(struct launcher *launcher, const struct message_create *requ
 {
     struct error err = ERROR_INIT;
     struct slot_shape shape = {
-        .disk_bytes = request->limits.disk_bytes,
+        .disk_bytes = disk_shape_bytes(&launcher->disks, request->limits.disk_bytes),
         .read_only = (request->flags & MESSAGE_READ_ONLY_ROOT) != 0,
     };
     memcpy(shape.image, request->image, sizeof(shape.image));
@@ -499,7 +499,9 @@ void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
     sandbox->slot = slot;
 
     struct error err = ERROR_INIT;
-    if (take_files(sandbox, slot, &err) < 0)
+    if (disk_limit(&launcher->disks, &launcher->state, record->range, record->limits.disk_bytes,
+                   &err) < 0 ||
+        take_files(sandbox, slot, &err) < 0)
         sandbox_failed(sandbox, &err);
     else if (slot_send_order(slot, sandbox) < 0)
         queue_again(sandbox); /* dead before it heard of this; each such slot is gone afterwards */

@@ -76,16 +76,30 @@ static int set_cgroup_limits(const struct sandbox *sandbox, const struct message
     return cgroup_limit(&sandbox->launcher->cgroups, sandbox->record.cgroup, &wanted);
 }
 
+static int set_disk_limit(const struct sandbox *sandbox, const struct message_limits *limits,
+                          struct error *err)
+{
+    const struct launcher *launcher = sandbox->launcher;
+    return disk_limit(&launcher->disks, &launcher->state, sandbox->record.range, limits->disk_bytes,
+                      err);
+}
+
 static int check_limits(const struct sandbox *sandbox, const struct message_limits *limits,
                         struct error *err)
 {
     const struct record *record = &sandbox->record;
     struct cgroup_limits wanted = sandbox_cgroup_limits(limits);
-    if (limits->disk_bytes != record->limits.disk_bytes)
-        return error_set(err, ERR_UNSUPPORTED,
-                         "the disk limit of a running sandbox cannot be changed: it is %llu bytes",
-                         (unsigned long long)record->limits.disk_bytes);
-    int r = cgroup_check(&sandbox->launcher->cgroups, &wanted, err);
+    if (disk_change_pending(sandbox->launcher, record->id))
+        return error_set(err, ERR_CONFLICT, "the disk of sandbox %s is being changed already",
+                         record->id);
+    AUTO_CLOSE int dir = sandbox_open_directory(sandbox, err);
+    if (dir < 0)
+        return dir;
+    int r = disk_check_change(&sandbox->launcher->disks, &sandbox->launcher->state, record->range,
+                              dir, record->limits.disk_bytes, limits->disk_bytes, err);
+    if (r < 0)
+        return r;
+    r = cgroup_check(&sandbox->launcher->cgroups, &wanted, err);
     if (r < 0)
         return r;
     return nofile_check_change(nofile_effective(record->limits.open_files),
@@ -118,6 +132,8 @@ static int change_limits(struct sandbox *sandbox, const struct message_limits *l
     int r = set_cgroup_limits(sandbox, limits);
     if (r < 0)
         r = refused_by_kernel(sandbox, limits, r, err);
+    if (r == 0)
+        r = set_disk_limit(sandbox, limits, err);
     if (r == 0) {
         record->limits = *limits;
         record->limits_known = true;
@@ -132,11 +148,46 @@ static int change_limits(struct sandbox *sandbox, const struct message_limits *l
     struct error undo = ERROR_INIT;
     record->limits = before;
     record->limits_known = known;
-    if (known && set_cgroup_limits(sandbox, &before) < 0)
+    if (known &&
+        (set_cgroup_limits(sandbox, &before) < 0 || set_disk_limit(sandbox, &before, &undo) < 0))
         log_error("sandbox %s: cannot set its former limits again", record->id);
     if (sandbox_write_record(sandbox, &undo) < 0)
         log_error("sandbox %s: %s", record->id, undo.message);
     return r;
+}
+
+static bool needs_growth(const struct sandbox *sandbox, const struct message_limits *limits)
+{
+    return sandbox->launcher->disks.way == DISK_LOOP &&
+           limits->disk_bytes != sandbox->record.limits.disk_bytes;
+}
+
+/* The rest of the change. That the disk has grown stays, even if the rest fails. */
+static void disk_has_grown(struct launcher *launcher, const char *id,
+                           const struct message_limits *limits, struct peer_reply reply,
+                           const struct error *growth)
+{
+    if (growth->code != ERR_OK) {
+        peer_answer(launcher, reply, growth, NULL);
+        return;
+    }
+    struct sandbox *sandbox = sandbox_find_changeable(launcher, id, reply);
+    if (sandbox == NULL)
+        return;
+    struct error err = ERROR_INIT;
+    sandbox->record.limits.disk_bytes = limits->disk_bytes;
+    change_limits(sandbox, limits, &err);
+    peer_answer(launcher, reply, &err, NULL);
+}
+
+static int start_growth(const struct sandbox *sandbox, const struct message_limits *limits,
+                        struct peer_reply reply, struct error *err)
+{
+    AUTO_CLOSE int dir = sandbox_open_directory(sandbox, err);
+    if (dir < 0)
+        return dir;
+    return disk_change_start(sandbox->launcher, sandbox->record.id, dir, limits, reply,
+                             disk_has_grown, err);
 }
 
 void sandbox_set_limits(struct launcher *launcher, const char *id,
@@ -146,8 +197,13 @@ void sandbox_set_limits(struct launcher *launcher, const char *id,
     if (sandbox == NULL)
         return;
     struct error err = ERROR_INIT;
-    if (check_limits(sandbox, limits, &err) == 0)
+    int r = check_limits(sandbox, limits, &err);
+    if (r == 0 && needs_growth(sandbox, limits)) {
+        if (start_growth(sandbox, limits, reply, &err) == 0)
+            return;
+    } else if (r == 0) {
         change_limits(sandbox, limits, &err);
+    }
     peer_answer(launcher, reply, &err, NULL);
 }
 
@@ -297,6 +353,8 @@ static void restore_limits(const struct sandbox *sandbox)
     int r = set_cgroup_limits(sandbox, &record->limits);
     if (r < 0)
         log_error("sandbox %s: cannot set its limits: %s", record->id, strerror(-r));
+    if (set_disk_limit(sandbox, &record->limits, &err) < 0)
+        log_error("sandbox %s: %s", record->id, err.message);
     /* A former launcher may have been killed while it lowered them. */
     uint32_t files = nofile_effective(record->limits.open_files);
     if (nofile_change(&sandbox->launcher->cgroups, record->cgroup, nofile_max(), files, &err) < 0)

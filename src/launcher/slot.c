@@ -140,7 +140,7 @@ static void note_report(struct slot *slot, const struct slot_report *report)
     struct launcher *launcher = slot->launcher;
     if (report->flags & SLOT_UNMAPPED && !launcher->unmapped_logged) {
         launcher->unmapped_logged = true;
-        log_warn("a file system below the host image cannot map ids: its files belong to nobody "
+        log_warn("a file system below an image cannot map ids: its files belong to nobody "
                  "inside sandboxes");
     }
     if (report->kind == SLOT_READY) {
@@ -249,11 +249,24 @@ static int open_birth_group(struct launcher *launcher, const char *name, int *re
     return cgroup_open_birth(&launcher->cgroups, name, ret_fd);
 }
 
+/* -1 for the host image, which is no directory of its own. */
+static int find_image(struct slot *slot, int *ret_fd, struct error *err)
+{
+    *ret_fd = -1;
+    if (str_equal(slot->shape.image, SLOT_IMAGE_HOST))
+        return 0;
+    return images_get(&slot->launcher->images, slot->shape.image, ret_fd, err);
+}
+
 static int start_process(struct slot *slot, int control, struct error *err)
 {
     struct launcher *launcher = slot->launcher;
     AUTO_CLOSE int group = -1;
-    int r = open_birth_group(launcher, slot->cgroup, &group);
+    int image;
+    int r = find_image(slot, &image, err);
+    if (r < 0)
+        return r;
+    r = open_birth_group(launcher, slot->cgroup, &group);
     if (r < 0)
         return error_set_errno(err, -r, "cannot make a control group");
     pid_t pid = process_clone(CLONE_NEWPID, group, &slot->pidfd);
@@ -264,11 +277,13 @@ static int start_process(struct slot *slot, int control, struct error *err)
             .shape = &slot->shape,
             .state = &launcher->state,
             .filter = &launcher->filter,
+            .disks = &launcher->disks,
             .cgroups = launcher->cgroups,
             .cgroup = slot->cgroup,
             .directory = slot->directory,
             .range = slot->range,
             .control_fd = control,
+            .image_fd = image,
         };
         slot_process_run(&plan);
     }

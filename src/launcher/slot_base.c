@@ -26,14 +26,23 @@
 static int join_cgroups(struct slot_context *slot)
 {
     int r = slot->plan.cgroups.v2 ? 0 : cgroup_make(&slot->plan.cgroups, slot->plan.cgroup);
-    return r < 0 ? r : cgroup_join(&slot->plan.cgroups, slot->plan.cgroup);
+    if (r == 0)
+        r = cgroup_join(&slot->plan.cgroups, slot->plan.cgroup);
+    if (r == 0)
+        r = cgroup_open_work(&slot->plan.cgroups, slot->plan.cgroup, slot->work_fds,
+                             &slot->work_count);
+    return r;
 }
 
-/* The cgroup namespace after joining: the group one is in becomes its root. */
+static int make_cgroup_namespace(struct slot_context *slot)
+{
+    return cgroup_enter_namespace(&slot->plan.cgroups, slot->plan.cgroup);
+}
+
 static int make_namespaces(struct slot_context *slot)
 {
     (void)slot;
-    int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWCGROUP;
+    int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET;
     if (unshare(flags) < 0 || setsid() < 0)
         return -errno;
     umask(0);
@@ -149,6 +158,7 @@ static int reset_oom_score(struct slot_context *slot)
 
 const struct slot_step slot_base_steps[] = {
     {"join its control groups", join_cgroups},
+    {"make a cgroup namespace", make_cgroup_namespace},
     {"make namespaces", make_namespaces},
     {"mount a scratch file system", mount_scratch},
     {"mount /proc", mount_proc},

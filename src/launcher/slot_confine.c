@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -22,8 +23,8 @@
 
 #define HOSTNAME_LEN 12 /* first characters of the id */
 
-/* Where the last process_settle() puts what is left; execd is told about the first. */
-enum { LISTEN_FD = 3, CONTROL_FD, EXECD_FD, USERNS_FD };
+/* Where the last process_settle() puts what is left; execd is told about the first and the last. */
+enum { LISTEN_FD = 3, CONTROL_FD, EXECD_FD, USERNS_FD, WORK_FD };
 
 /* What root may do inside: care for files and processes of its own range of ids, become other users
  * of it, chroot. Whatever concerns the machine, its devices or its network is not here. */
@@ -50,6 +51,8 @@ static int set_name(struct slot_context *slot)
     snprintf(name, sizeof(name), "%.*s", HOSTNAME_LEN, slot->order.id);
     if (sethostname(name, HOSTNAME_LEN) < 0)
         return -errno;
+    if (!slot->has_own_etc)
+        return 0;
     snprintf(text, sizeof(text), "%s\n", name);
     int r = fill_file("/etc/hostname", text);
     if (r < 0)
@@ -58,6 +61,20 @@ static int set_name(struct slot_context *slot)
              "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n",
              name);
     return fill_file("/etc/hosts", text);
+}
+
+/* The mount, not the file system: nobody inside can change a mount of the initial namespace. */
+static int lock_root(struct slot_context *slot)
+{
+    struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
+    if (!slot->plan.shape->read_only)
+        return 0;
+    if (mount_setattr(AT_FDCWD, "/", 0, &read_only, sizeof(read_only)) < 0)
+        return -errno;
+    if (slot_is_host(slot) &&
+        mount_setattr(AT_FDCWD, "/usr", AT_SYMLINK_NOFOLLOW, &read_only, sizeof(read_only)) < 0)
+        return -errno;
+    return 0;
 }
 
 static int open_null(struct slot_context *slot)
@@ -85,14 +102,20 @@ static int set_rlimits(struct slot_context *slot)
 
 static int close_files(struct slot_context *slot)
 {
-    const int keep[] = {slot->socket_fd, slot->control_fd, slot->execd_fd, slot->userns_fd};
-    int r = process_settle(keep, ARRAY_LEN(keep));
+    int keep[WORK_FD - LISTEN_FD + CGROUP_WORK_FDS_MAX] = {slot->socket_fd, slot->control_fd,
+                                                           slot->execd_fd, slot->userns_fd};
+    unsigned count = WORK_FD - LISTEN_FD;
+    for (unsigned i = 0; i < slot->work_count; i++)
+        keep[count++] = slot->work_fds[i];
+    int r = process_settle(keep, count);
     if (r < 0)
         return r;
     slot->socket_fd = LISTEN_FD;
     slot->control_fd = CONTROL_FD;
     slot->execd_fd = EXECD_FD;
     slot->userns_fd = USERNS_FD;
+    for (unsigned i = 0; i < slot->work_count; i++)
+        slot->work_fds[i] = WORK_FD + (int)i;
     return 0;
 }
 
@@ -155,6 +178,10 @@ static int announce(struct slot_context *slot)
 {
     if (fcntl(slot->socket_fd, F_SETFD, 0) < 0)
         return -errno;
+    for (unsigned i = 0; i < slot->work_count; i++) {
+        if (fcntl(slot->work_fds[i], F_SETFD, 0) < 0)
+            return -errno;
+    }
     struct slot_report message = {.kind = SLOT_STARTED, .flags = slot->flags};
     return send(slot->control_fd, &message, sizeof(message), MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
@@ -167,6 +194,7 @@ static int load_filter(struct slot_context *slot)
 const struct slot_step slot_confine_steps[] = {
     {"set the limits", set_limits},
     {"set the name", set_name},
+    {"make the root read-only", lock_root},
     {"open /dev/null", open_null},
     {"set the resource limits", set_rlimits},
     {"close what a sandbox does not need", close_files},

@@ -33,33 +33,73 @@ static int make_directory(struct slot_context *slot)
     return slot->sandbox_fd < 0 ? -errno : 0;
 }
 
+static int make_disk(struct slot_context *slot)
+{
+    const struct disk_place place = {
+        .launcher_path = slot->plan.state->launcher_path,
+        .sandbox_fd = slot->sandbox_fd,
+        .scratch_fd = slot->scratch_fd,
+        .range = slot->plan.range,
+        .bytes = slot->plan.shape->disk_bytes,
+    };
+    slot->upper_fd = disk_make(slot->plan.disks, &place);
+    return MIN(slot->upper_fd, 0);
+}
+
 static int make_empty(int dir_fd, const char *path, mode_t mode, uid_t owner)
 {
     AUTO_CLOSE int fd = openat(dir_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     return fd < 0 || fchown(fd, owner, owner) < 0 ? -errno : 0;
 }
 
-/* The upper directories belong to the sandbox's root; what the overlay needs beside them to us.
- * Files that get their contents when the sandbox has a name exist from now on, so that no inode has
- * to be found for them while somebody waits. */
+static int make_ours(struct slot_context *slot, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (mkdirat(slot->upper_fd, names[i], 0700) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static int make_theirs(struct slot_context *slot, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (mkdirat(slot->upper_fd, names[i], 0755) < 0 ||
+            fchownat(slot->upper_fd, names[i], slot->base_id, slot->base_id, 0) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+/* What only the host image has. Files that get their contents when the sandbox has a name exist
+ * from now on, so that no inode has to be found for them while somebody waits. */
+static int make_host_uppers(struct slot_context *slot)
+{
+    static const char *const ours[] = {"work/usr"};
+    static const char *const theirs[] = {"upper/usr", "upper/root/etc"};
+    slot->has_own_etc = true;
+    int r = make_ours(slot, ours, ARRAY_LEN(ours));
+    if (r == 0)
+        r = make_theirs(slot, theirs, ARRAY_LEN(theirs));
+    if (r == 0)
+        r = make_empty(slot->upper_fd, "upper/root/etc/hostname", 0644, slot->base_id);
+    if (r == 0)
+        r = make_empty(slot->upper_fd, "upper/root/etc/hosts", 0644, slot->base_id);
+    return r;
+}
+
+/* The upper directories belong to the sandbox's root; what the overlay needs beside them to us. */
 static int make_uppers(struct slot_context *slot)
 {
-    static const char *const ours[] = {"upper", "work", "work/root", "work/usr"};
-    static const char *const theirs[] = {"upper/root", "upper/usr", "upper/root/etc"};
-    for (size_t i = 0; i < ARRAY_LEN(ours); i++) {
-        if (mkdirat(slot->sandbox_fd, ours[i], 0700) < 0)
-            return -errno;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(theirs); i++) {
-        if (mkdirat(slot->sandbox_fd, theirs[i], 0755) < 0 ||
-            fchownat(slot->sandbox_fd, theirs[i], slot->base_id, slot->base_id, 0) < 0)
-            return -errno;
-    }
-    int r = make_empty(slot->sandbox_fd, RECORD_NEW, 0600, 0);
+    static const char *const ours[] = {"upper", "work", "work/root"};
+    static const char *const theirs[] = {"upper/root"};
+    int r = make_ours(slot, ours, ARRAY_LEN(ours));
     if (r == 0)
-        r = make_empty(slot->sandbox_fd, "upper/root/etc/hostname", 0644, slot->base_id);
+        r = make_theirs(slot, theirs, ARRAY_LEN(theirs));
     if (r == 0)
-        r = make_empty(slot->sandbox_fd, "upper/root/etc/hosts", 0644, slot->base_id);
+        r = make_empty(slot->sandbox_fd, RECORD_NEW, 0600, 0);
+    if (r == 0 && slot_is_host(slot))
+        r = make_host_uppers(slot);
     return r;
 }
 
@@ -105,8 +145,8 @@ static int mount_overlay(struct slot_context *slot, const char *name, const char
     char upper_path[32], work_path[32];
     snprintf(upper_path, sizeof(upper_path), "upper/%s", name);
     snprintf(work_path, sizeof(work_path), "work/%s", name);
-    AUTO_CLOSE int upper = openat(slot->sandbox_fd, upper_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    AUTO_CLOSE int work = openat(slot->sandbox_fd, work_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int upper = openat(slot->upper_fd, upper_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int work = openat(slot->upper_fd, work_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (upper < 0 || work < 0)
         return -errno;
     snprintf(upper_path, sizeof(upper_path), "/proc/self/fd/%d", upper);
@@ -119,11 +159,34 @@ static int mount_overlay(struct slot_context *slot, const char *name, const char
     return mounts_new("overlay", options, MOUNT_ATTR_NODEV);
 }
 
+/* A directory image as the one lower layer; its tree was taken before there were namespaces. */
+static int attach_image(struct slot_context *slot)
+{
+    int r = mounts_restrict(slot->image_fd, LOWER_MOUNT, slot->userns_fd);
+    if (r == -EINVAL) {
+        slot->flags |= SLOT_UNMAPPED;
+        r = mounts_restrict(slot->image_fd, LOWER_MOUNT, -1);
+    }
+    if (r == 0)
+        r = mounts_attach(slot->image_fd, slot->scratch_fd, "lower");
+    if (r < 0)
+        return r;
+    AUTO_CLOSE int upper = openat(slot->upper_fd, "upper/root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    r = upper < 0 ? -errno : slot_fit_image(slot, slot->image_fd, upper);
+    return r < 0 ? r : TAKE_FD(slot->image_fd);
+}
+
+static int attach_host(struct slot_context *slot)
+{
+    char source[PATH_MAX];
+    snprintf(source, sizeof(source), "%s/" IMAGE_HOST_ROOT, slot->plan.state->launcher_path);
+    return attach_layer(slot, source, "lower");
+}
+
 static int mount_root(struct slot_context *slot)
 {
-    char source[PATH_MAX], lowers[64];
-    snprintf(source, sizeof(source), "%s/" IMAGE_HOST_ROOT, slot->plan.state->launcher_path);
-    AUTO_CLOSE int lower = attach_layer(slot, source, "lower");
+    char lowers[64];
+    AUTO_CLOSE int lower = slot_is_host(slot) ? attach_host(slot) : attach_image(slot);
     if (lower < 0)
         return lower;
     snprintf(lowers, sizeof(lowers), "/proc/self/fd/%d", lower);
@@ -136,6 +199,8 @@ static int mount_root(struct slot_context *slot)
 static int mount_usr(struct slot_context *slot)
 {
     char source[PATH_MAX], lowers[64];
+    if (!slot_is_host(slot))
+        return 0;
     snprintf(source, sizeof(source), "%s/" IMAGE_HOST_MASK, slot->plan.state->launcher_path);
     AUTO_CLOSE int mask = attach_layer(slot, source, "mask");
     AUTO_CLOSE int usr = attach_layer(slot, "/usr", "usr");
@@ -167,11 +232,13 @@ static int pivot(struct slot_context *slot)
 
 const struct slot_step slot_image_steps[] = {
     {"make the sandbox's directory", make_directory},
+    {"make its disk", make_disk},
     {"make the upper directories", make_uppers},
     {"make the socket", make_socket},
     {"mount the overlay of /", mount_root},
     {"mount the overlay of /usr", mount_usr},
     {"move /proc, /dev and /sys", move_kernel_mounts},
+    {"mount file systems in memory", slot_mount_memory},
     {"enter the root directory", pivot},
     {NULL, NULL},
 };

@@ -151,8 +151,13 @@ static int mask_kernel(struct slot_context *slot)
         "proc/timer_stats", "proc/sched_debug", "proc/interrupts",
     };
     static const char *const dirs[] = {
-        "proc/acpi",    "proc/asound",      "proc/scsi",
-        "sys/firmware", "sys/kernel/debug", "sys/devices/virtual/powercap",
+        "proc/acpi",
+        "proc/asound",
+        "proc/scsi",
+        "sys/firmware",
+        "sys/kernel/debug",
+        "sys/devices/virtual/powercap",
+        "sys/devices/virtual/block", /* a loop device tells the path of its file */
     };
     static const char *const read_only[] = {
         "proc/sys", "proc/sysrq-trigger", "proc/irq", "proc/bus", "proc/fs",

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "launcher/idrange.h"
+#include "launcher/mounts.h"
 
 /* Where process_settle() puts what a slot keeps. */
 enum { CONTROL_FD = 3, EXECD_FD, LOCK_FD, CGROUP_FD };
@@ -41,16 +42,28 @@ static void wait_for_order(struct slot_context *slot)
         _exit(0);
 }
 
+/* Now, since a mount namespace of our own would not let us clone what belongs to the launcher's. */
+static int take_image(struct slot_context *slot)
+{
+    if (slot_is_host(slot))
+        return 0;
+    slot->image_fd = mounts_take(slot->plan.image_fd, "");
+    return MIN(slot->image_fd, 0);
+}
+
 static int settle(struct slot_context *slot)
 {
-    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS] = {
+    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS + 1] = {
         slot->plan.control_fd, slot->plan.state->execd_fd, slot->plan.state->mount_fd};
     unsigned count = CGROUP_FD - CONTROL_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         keep[count++] = slot->plan.cgroups.items[i].fd;
+    keep[count++] = slot->image_fd;
     int r = process_settle(keep, count);
     if (r < 0)
         return r;
+    if (slot->image_fd >= 0)
+        slot->image_fd = CONTROL_FD + (int)count - 1;
     slot->control_fd = CONTROL_FD;
     slot->execd_fd = EXECD_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
@@ -60,7 +73,15 @@ static int settle(struct slot_context *slot)
 
 static void exec_execd(struct slot_context *slot)
 {
-    static const char *const argv[] = {"opensandbox-execd", "--pid1", "--listen-fd", "3", NULL};
+    char work[CGROUP_WORK_FDS_MAX][12];
+    const char *argv[5 + 2 * CGROUP_WORK_FDS_MAX] = {"opensandbox-execd", "--pid1", "--listen-fd",
+                                                     "3"};
+    unsigned count = 4;
+    for (unsigned i = 0; i < slot->work_count; i++) {
+        snprintf(work[i], sizeof(work[i]), "%d", slot->work_fds[i]);
+        argv[count++] = "--work-fd";
+        argv[count++] = work[i];
+    }
     static const char *const envp[] = {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",
@@ -84,11 +105,15 @@ void slot_process_run(const struct slot_plan *plan)
         .userns_fd = -1,
         .socket_fd = -1,
         .sandbox_fd = -1,
+        .upper_fd = -1,
         .root_fd = -1,
+        .image_fd = -1,
     };
-    int r = settle(&slot);
+    int r = take_image(&slot);
+    if (r == 0)
+        r = settle(&slot);
     if (r < 0) {
-        report(&slot, SLOT_FAILED, -r, "close what a slot does not need");
+        report(&slot, SLOT_FAILED, -r, "take the image and close what a slot does not need");
         _exit(1);
     }
     run_steps(&slot, slot_base_steps);

@@ -16,6 +16,7 @@
 #include "base/id.h"
 #include "base/macros.h"
 #include "launcher/cgroup.h"
+#include "launcher/disk.h"
 #include "launcher/seccomp_filter.h"
 #include "launcher/state.h"
 #include "runtime/native/message.h"
@@ -26,7 +27,7 @@
 
 struct slot_shape {
     char image[MESSAGE_IMAGE_MAX]; /* "host" or the name of a directory image */
-    uint64_t disk_bytes;           /* 0: no limit */
+    uint64_t disk_bytes;           /* disk_shape_bytes() of its limit; 0: none needed */
     bool read_only;                /* the root file system */
 };
 
@@ -35,12 +36,14 @@ struct slot_shape {
 struct slot_plan {
     const struct state *state;
     const struct seccomp_filter *filter;
+    const struct disks *disks;
     const struct slot_shape *shape;
     struct cgroups cgroups; /* with the launcher's descriptors, replaced by the slot's */
     const char *cgroup;     /* also the name of its socket */
     const char *directory;  /* name among the loose ones */
     unsigned range;
     int control_fd;
+    int image_fd; /* its directory, in the launcher's mount namespace; -1: image "host" */
 };
 
 /* Launcher to slot: be this one. */
@@ -87,7 +90,12 @@ struct slot_context {
     int userns_fd;
     int socket_fd;
     int sandbox_fd; /* the sandbox's directory */
+    int upper_fd;   /* where its upper and work directories are: there, or on a disk of its own */
     int root_fd;
+    int work_fds[CGROUP_WORK_FDS_MAX]; /* with which execd's children join their group */
+    unsigned work_count;
+    int image_fd;     /* a directory image's tree, in the air */
+    bool has_own_etc; /* /etc is a directory in which hostname and hosts are ours */
 };
 
 struct slot_step {
@@ -96,6 +104,18 @@ struct slot_step {
 };
 
 #define SLOT_SAFE_MOUNT (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+static inline bool slot_is_host(const struct slot_context *slot)
+{
+    return slot->plan.image_fd < 0;
+}
+
+/* Before a directory image is mounted: make in `upper_fd` what `lower_fd` does not have as a
+ * directory and the sandbox needs. Nothing of the image is followed. 0 or -errno. */
+int slot_fit_image(struct slot_context *slot, int lower_fd, int upper_fd);
+
+/* With a read-only root: /tmp, /var/tmp and /run as file systems in memory. */
+int slot_mount_memory(struct slot_context *slot);
 
 int slot_make_dirs(int fd, const char *const *names, size_t count); /* 0755; 0 or -errno */
 

@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -19,6 +20,8 @@
 #include "base/mem.h"
 
 #define EXECD_MAX       (256ll << 20)
+#define LOCK_PAUSE_MS   10
+#define LOCK_TRIES      100
 #define SOCKET_PATH_MAX 107 /* of a unix socket, without NUL */
 
 /* FNV-1a: short, stable, and nobody's secret depends on it. */
@@ -70,6 +73,19 @@ static int wait_for_slots(const struct state *state, struct error *err)
     return r < 0 ? error_set_errno(err, errno, "cannot lock '%s/mount'", state->launcher_path) : 0;
 }
 
+/* A child of a launcher that was killed just after it made that child has the lock, too, until it
+ * has closed what it does not need: a moment, which is worth waiting for. */
+static int take_lock(int fd)
+{
+    static const struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * 1000000};
+    for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+        if (errno != EWOULDBLOCK || i == LOCK_TRIES)
+            return -errno;
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
 static int make_dirs(struct state *state, struct error *err)
 {
     AUTO_CLOSE int top = open(state->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -78,11 +94,11 @@ static int make_dirs(struct state *state, struct error *err)
     int r = make_dir(top, "launcher", 0700, &state->launcher_fd, err);
     if (r < 0)
         return r;
-    if (flock(state->launcher_fd, LOCK_EX | LOCK_NB) < 0) {
-        if (errno == EWOULDBLOCK)
-            return error_set(err, ERR_CONFLICT, "another launcher serves '%s'", state->path);
-        return error_set_errno(err, errno, "cannot lock '%s'", state->launcher_path);
-    }
+    r = take_lock(state->launcher_fd);
+    if (r == -EWOULDBLOCK)
+        return error_set(err, ERR_CONFLICT, "another launcher serves '%s'", state->path);
+    if (r < 0)
+        return error_set_errno(err, -r, "cannot lock '%s'", state->launcher_path);
     r = make_dir(state->launcher_fd, "sandboxes", 0700, &state->sandboxes_fd, err);
     if (r == 0)
         r = make_dir(state->launcher_fd, "loose", 0700, &state->loose_fd, err);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "http/json.h"
@@ -50,7 +51,26 @@ static int refuse_type(struct problem *problem, const char *field, const char *t
 /* --- members, in the order of the table at the end
  * ------------------------------------------------ */
 
-static int parse_extensions(const json_t *body, struct problem *problem)
+/* "true" or "false": a wish for protection that is misspelt must not be taken for none. */
+static int parse_read_only_root(const json_t *extensions, struct create_request *ret,
+                                struct problem *problem)
+{
+    json_t *value = find(extensions, CREATE_REQUEST_READ_ONLY_ROOT);
+    if (value == NULL)
+        return 0;
+    const char *text = json_string_value(value);
+    char quoted[PROBLEM_QUOTE_MAX];
+    ret->read_only_root = str_equal(text, "true");
+    if (ret->read_only_root || str_equal(text, "false"))
+        return 0;
+    return problem_set(problem, PROBLEM_INVALID, "value_error", "extensions",
+                       CREATE_REQUEST_READ_ONLY_ROOT,
+                       "`extensions[\"" CREATE_REQUEST_READ_ONLY_ROOT
+                       "\"]` must be \"true\" or \"false\", not \"%s\"",
+                       problem_quote(text, quoted));
+}
+
+static int parse_extensions(const json_t *body, struct create_request *ret, struct problem *problem)
 {
     json_t *extensions = find(body, "extensions");
     if (extensions == NULL)
@@ -80,7 +100,7 @@ static int parse_extensions(const json_t *body, struct problem *problem)
                            "access.renew.extend.seconds",
                            "`extensions[\"access.renew.extend.seconds\"]` is not supported by this "
                            "version of the server; leave it out");
-    return 0;
+    return parse_read_only_root(extensions, ret, problem);
 }
 
 static int parse_snapshot(const json_t *body, struct problem *problem)
@@ -99,11 +119,46 @@ static int check_image_auth(const json_t *image, struct problem *problem)
     if (auth == NULL || (json_is_object(auth) && json_object_size(auth) == 0))
         return 0;
     return problem_set(problem, PROBLEM_INVALID, "value_error", "image", "auth",
-                       "`image.auth` is not supported by this version of the server: the image "
-                       "\"" HOST_IMAGE "\" comes from no registry; leave it out");
+                       "`image.auth` is not supported by this version of the server: its images "
+                       "come from no registry; leave it out");
 }
 
-static int parse_image(const json_t *body, struct create_request *ret, struct problem *problem)
+static bool has_image(const struct create_request_rules *rules, const char *name)
+{
+    if (strcmp(name, HOST_IMAGE) == 0)
+        return true;
+    for (size_t i = 0; rules->images != NULL && rules->images[i] != NULL; i++) {
+        if (strcmp(name, rules->images[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Those besides "host" as they stand in a message, as far as they fit. */
+static void name_images(const struct create_request_rules *rules, struct buf *out)
+{
+    for (size_t i = 0; rules->images != NULL && rules->images[i] != NULL; i++) {
+        if (buf_printf(out, ", \"%s\"", rules->images[i]) < 0)
+            return;
+    }
+}
+
+static int refuse_image(const struct create_request_rules *rules, const char *name,
+                        struct problem *problem)
+{
+    char quoted[PROBLEM_QUOTE_MAX];
+    CLEANUP(buf_done) struct buf others;
+    buf_init(&others, 200);
+    name_images(rules, &others);
+    return problem_set(problem, CREATE_REQUEST_IMAGE_NOT_FOUND, "value_error", "image", "uri",
+                       "image \"%s\" is not here; this server has \"" HOST_IMAGE
+                       "\" (the programs of its own machine)%s, and this version does not "
+                       "fetch images from registries",
+                       problem_quote(name, quoted), others.data);
+}
+
+static int parse_image(const json_t *body, const struct create_request_rules *rules,
+                       struct create_request *ret, struct problem *problem)
 {
     json_t *image = find(body, "image");
     if (image != NULL && !json_is_object(image))
@@ -118,14 +173,9 @@ static int parse_image(const json_t *body, struct create_request *ret, struct pr
     int r = check_image_auth(image, problem);
     if (r < 0)
         return r;
-    char quoted[PROBLEM_QUOTE_MAX];
-    if (strcmp(json_string_value(uri), HOST_IMAGE) != 0)
-        return problem_set(problem, CREATE_REQUEST_IMAGE_NOT_FOUND, "value_error", "image", "uri",
-                           "image \"%s\" is not here; this server has \"" HOST_IMAGE
-                           "\" (the programs of its own machine), and this version does not "
-                           "fetch images from registries",
-                           problem_quote(json_string_value(uri), quoted));
-    ret->image = mem_dup(HOST_IMAGE);
+    if (!has_image(rules, json_string_value(uri)))
+        return refuse_image(rules, json_string_value(uri), problem);
+    ret->image = mem_dup(json_string_value(uri));
     return 0;
 }
 
@@ -343,7 +393,7 @@ static int parse_members(const json_t *body, const struct create_request_rules *
         check_credential_proxy,
         check_volumes,
     };
-    int r = parse_extensions(body, problem);
+    int r = parse_extensions(body, ret, problem);
     if (r == 0)
         r = parse_snapshot(body, problem);
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(readers); i++)
@@ -353,7 +403,7 @@ static int parse_members(const json_t *body, const struct create_request_rules *
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(checks); i++)
         r = checks[i](body, problem);
     if (r == 0)
-        r = parse_image(body, ret, problem);
+        r = parse_image(body, rules, ret, problem);
     return r;
 }
 

@@ -5,6 +5,7 @@
  * is worse than an error. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,7 @@
 #define CREATE_REQUEST_EXTENSIONS_MAX 64
 
 #define CREATE_REQUEST_IMAGE_NOT_FOUND "SANDBOX::IMAGE_NOT_FOUND"
+#define CREATE_REQUEST_READ_ONLY_ROOT  "opensandbox.extensions.read-only-root"
 #define CREATE_REQUEST_NO_POOLS        "SANDBOX::UNSUPPORTED_POOL_REF"
 
 struct create_request {
@@ -34,10 +36,12 @@ struct create_request {
     int64_t timeout_s; /* 0: no time limit, the client cleans up */
     char *platform_os; /* NULL both when the request had none */
     char *platform_arch;
+    bool read_only_root;
 };
 
 struct create_request_rules {
-    int64_t timeout_max_s; /* 0: only the built-in maximum */
+    int64_t timeout_max_s;     /* 0: only the built-in maximum */
+    const char *const *images; /* names besides "host", NULL-terminated; NULL: none */
 };
 
 /* On failure `ret` is left empty and the problem says what to change. */

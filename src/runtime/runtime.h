@@ -28,6 +28,9 @@ struct runtime_spec {
     const char *image;
     const char *const *entrypoint; /* NULL-terminated, at least one */
     const char *const *env;        /* NULL-terminated NAME=VALUE */
+    const char *user;    /* as whom everything runs: "name", "uid", "uid:gid"; NULL: root */
+    const char *workdir; /* absolute; made when it is missing; NULL: / */
+    bool read_only_root;
     struct runtime_limits limits;
     int64_t deadline_unix_ms; /* 0: none */
 };

@@ -31,6 +31,7 @@ static void on_create_body(struct http_exchange *exchange, const char *body, siz
     struct server *server = ctx;
     const struct create_request_rules rules = {
         .timeout_max_s = server->config->max_sandbox_timeout_seconds,
+        .images = string_list_vector(&server->config->images.names),
     };
     struct create_request request;
     struct problem problem = {0};

@@ -36,6 +36,7 @@ void server_config_done(struct server_config *config)
     free(config->eip);
     free(config->user);
     free(config->state_dir);
+    server_images_done(&config->images);
     *config = (struct server_config){0};
 }
 
@@ -235,6 +236,19 @@ static int read_launcher(const struct section *section, struct server_config *co
     return r;
 }
 
+static int read_images(const struct section *section, struct server_config *config,
+                       struct error *err)
+{
+    const char *name;
+    for (size_t i = 0; (name = toml_table_key(section->table, i)) != NULL; i++) {
+        int r = server_images_read(&config->images, section->doc, section->name, name,
+                                   toml_find(section->table, name), err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int read_document(const struct toml *doc, const char *name, struct server_config *config,
                          struct error *err)
 {
@@ -242,10 +256,8 @@ static int read_document(const struct toml *doc, const char *name, struct server
         const char *title;
         int (*read)(const struct section *, struct server_config *, struct error *);
     } sections[] = {
-        {"server", read_server},
-        {"log", read_log},
-        {"runtime", read_runtime},
-        {"launcher", read_launcher},
+        {"server", read_server},     {"log", read_log},       {"runtime", read_runtime},
+        {"launcher", read_launcher}, {"images", read_images},
     };
     for (size_t i = 0; i < ARRAY_LEN(sections); i++) {
         struct section section = {.doc = doc, .name = name, .title = sections[i].title};

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/images.h"
 
 #define SERVER_CONFIG_PATH_ENV    "SANDBOX_CONFIG_PATH"
 #define SERVER_CONFIG_API_KEY_ENV "OPENSANDBOX_SERVER_API_KEY"
@@ -19,6 +20,7 @@ struct server_config {
     char *state_dir;
     int64_t max_sandbox_timeout_seconds; /* 0: none */
     int launcher_slots;                  /* sandboxes the launcher keeps prepared */
+    struct server_images images;         /* those besides "host" */
     enum log_level log_level;
     enum log_format log_format;
 };

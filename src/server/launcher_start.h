@@ -5,11 +5,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/images.h"
 
 struct server_launcher_options {
     const char *state_dir;
     uid_t server_uid; /* who may talk to it besides root */
     int slots;
+    const struct server_images *images;
     enum log_level log_level; /* it logs to our stderr: in our form */
     enum log_format log_format;
 };

@@ -260,12 +260,18 @@ static void sandbox_from_request(struct sandbox *sandbox, const struct create_re
 
 static void ask_runtime(struct job *job, const struct create_request *request)
 {
-    struct runtime *runtime = job->lifecycle->config.runtime;
+    const struct server_lifecycle_config *config = &job->lifecycle->config;
+    struct runtime *runtime = config->runtime;
+    const struct server_image *image =
+        config->images != NULL ? server_images_find(config->images, job->sandbox.image) : NULL;
     const struct runtime_spec spec = {
         .id = job->sandbox.id,
         .image = job->sandbox.image,
         .entrypoint = string_list_vector(&request->command),
         .env = string_list_vector(&request->env),
+        .user = image != NULL ? image->user : NULL,
+        .workdir = image != NULL ? image->workdir : NULL,
+        .read_only_root = request->read_only_root,
         .limits = {.memory_bytes = request->limits.memory_bytes,
                    .cpu_millis = request->limits.cpu_millis,
                    .pids = request->limits.pids},

@@ -15,6 +15,7 @@
 #include "model/create_request.h"
 #include "model/sandbox.h"
 #include "runtime/runtime.h"
+#include "server/images.h"
 #include "store/store.h"
 
 #define SERVER_LIFECYCLE_CREATES_MAX 256
@@ -24,7 +25,8 @@ struct server_lifecycle;
 struct server_lifecycle_config {
     struct store *store; /* borrowed, as is the runtime */
     struct runtime *runtime;
-    int64_t (*now_ms)(void); /* wall clock; clock_unix_ms but in tests */
+    const struct server_images *images; /* borrowed; NULL: none besides "host" */
+    int64_t (*now_ms)(void);            /* wall clock; clock_unix_ms but in tests */
     /* A sandbox with this expiry was stored. May be NULL. */
     void (*on_expiry)(int64_t expires_at_ms, void *ctx);
     void *ctx;

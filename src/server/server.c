@@ -162,6 +162,7 @@ static int open_parts(struct run *run, struct error *err)
     server->lifecycle = server_lifecycle_new(&(struct server_lifecycle_config){
         .store = server->store,
         .runtime = server->runtime,
+        .images = &run->options->config->images,
         .now_ms = clock_unix_ms,
         .on_expiry = on_expiry,
         .ctx = run,

@@ -26,7 +26,7 @@ static void check_limits(const struct limits *limits)
 
 __attribute__((noinline)) static void check_accepted(const struct create_request *request)
 {
-    check(strcmp(request->image, "host") == 0);
+    check(strcmp(request->image, "host") == 0 || strcmp(request->image, "other") == 0);
     check(request->entrypoint.count >= 1 &&
           request->entrypoint.count <= CREATE_REQUEST_ENTRYPOINT_MAX);
     check(request->command.count >= 1 && request->command.items[0][0] != '\0');
@@ -59,7 +59,8 @@ static void check_refused(const struct create_request *request, const struct pro
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct create_request_rules rules = {0};
+    static const char *const images[] = {"other", NULL};
+    const struct create_request_rules rules = {.images = images};
     struct create_request request;
     struct problem problem = {0};
     if (create_request_parse((const char *)data, size, &rules, &request, &problem) == 0)

@@ -150,6 +150,26 @@ class Init(unittest.TestCase):
                 st = os.stat(os.path.join(folder, name))
                 self.assertEqual((st.st_uid, st.st_gid), (65534, 65534), name)
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_workdir(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            with open(folder + "/file", "w", encoding="ascii"):
+                pass
+            for fields, part in (({"workdir": "relative"}, "absolute"), ({"workdir": folder + "/file"}, "not a directory"),
+                                 ({"workdir": folder + "/file/x"}, "in the way"), ({"workdir": 5}, "workdir"),
+                                 ({"workdir": "/", "cwd": "/"}, "exclude"), ({"workdir": "/" + "x" * 5000}, "absolute")):
+                status, answer = self.start(["sleep", "1000"], **fields)
+                self.assertEqual(status, 400, answer)
+                self.assertIn(part, answer["message"])
+            status, body = self.start(["sleep", "1000"], user="nobody", workdir=folder + "/a/b")
+            self.assertEqual(status, 200, body)
+            self.assertEqual(os.readlink(f"/proc/{body['pid']}/cwd"), folder + "/a/b")
+            for name in ("a", "a/b"):
+                self.assertEqual(os.stat(os.path.join(folder, name)).st_uid, 65534)
+            self.assertEqual(texts(self.execd.run("pwd; echo $USER $HOME"), "stdout"),
+                             [folder + "/a/b", "nobody " + os.path.expanduser("~nobody")])
+
     @unittest.skipIf(SANITIZED, "measures the real program")
     def test_idle_memory(self):
         self.start(["sleep", "1000"])

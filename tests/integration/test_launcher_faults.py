@@ -16,7 +16,7 @@ import unittest
 
 from harness import SANITIZED
 from launcher_state import SweptLauncher, Trouble, read
-from test_launcher import BY_SIGNAL, CREATE, NOT_FOUND, OK, REMOVE, RUNNING, id_body
+from launcher import BY_SIGNAL, CREATE, NOT_FOUND, OK, REMOVE, RUNNING, id_body
 
 ERRORS = [errno.ENOMEM, errno.EMFILE, errno.ENOSPC, errno.EINTR, errno.EIO, errno.EAGAIN]
 # How many of them each call gets: which ones differs from call to call. All of them: tests/soak.

@@ -19,7 +19,7 @@ import uuid
 
 from harness import SANITIZED
 from launcher_state import SweptLauncher, Trouble, WatchedLauncher
-from test_launcher import (BY_SIGNAL, CREATE, EXITED, KILL, OK, REMOVE, RUNNING, create_body, id_body)
+from launcher import (BY_SIGNAL, CREATE, EXITED, KILL, OK, REMOVE, RUNNING, create_body, id_body)
 
 SEED = int(os.environ.get("OSB_SEED", random.SystemRandom().randrange(1 << 32)))
 ALL_STEPS = os.environ.get("OSB_ALL_STEPS") == "1"

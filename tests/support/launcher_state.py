@@ -10,7 +10,7 @@ import time
 import uuid
 
 from fault import Fault
-from test_launcher import (CREATE, EXITED, KILL, OK, REMOVE, RUNNING, LauncherTest, create_body, id_body,
+from launcher import (CREATE, EXITED, KILL, OK, REMOVE, RUNNING, LauncherTest, create_body, id_body,
                            inside)
 
 SETTLE_SECONDS = 30

@@ -210,6 +210,10 @@ static char *start_body_new(const struct runtime_spec *spec)
 {
     json_t *body = json_pack("{s:o, s:o}", "entrypoint", strings_to_json(spec->entrypoint), "env",
                              strings_to_json(spec->env));
+    if (spec->user != NULL)
+        json_object_set_new(body, "user", json_string(spec->user));
+    if (spec->workdir != NULL)
+        json_object_set_new(body, "workdir", json_string(spec->workdir));
     char *text = json_dumps(body, JSON_COMPACT);
     json_decref(body);
     return text;
@@ -296,6 +300,8 @@ static void native_create(struct runtime *self, const struct runtime_spec *spec,
     create->limits.pids = spec->limits.pids;
     create->deadline_unix_ms = (uint64_t)spec->deadline_unix_ms;
     create->network = MESSAGE_NETWORK_NONE;
+    if (spec->read_only_root)
+        create->flags |= MESSAGE_READ_ONLY_ROOT;
     ask(op, OP_ASKED, &message);
 }
 

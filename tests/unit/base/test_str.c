@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "base/macros.h"
@@ -162,6 +163,27 @@ static void test_hex_value(void **state)
     assert_int_equal(str_hex_value('\0'), -1);
 }
 
+static void test_plain_path(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"/a", "/a/b.c", "/..a/b..", "/a/...", "/a b/c=d"};
+    static const char *const bad[] = {"",      "/",      "a",     "a/b",  "/a/",
+                                      "//a",   "/a//b",  "/.",    "/..",  "/a/.",
+                                      "/a/..", "/a/./b", "/../a", "/./a", "/a/../b"};
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_true(str_is_plain_path(good[i]));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (str_is_plain_path(bad[i]))
+            fail_msg("%s", bad[i]);
+    char path[PATH_MAX + 1];
+    memset(path, 'a', sizeof(path));
+    path[0] = '/';
+    path[PATH_MAX] = '\0';
+    assert_false(str_is_plain_path(path));
+    path[PATH_MAX - 1] = '\0';
+    assert_true(str_is_plain_path(path));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_equal_secret),
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_utf8_next),
+        cmocka_unit_test(test_plain_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

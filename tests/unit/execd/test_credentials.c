@@ -150,6 +150,34 @@ static void test_hostile_files(void **state)
     assert_false(execd_users_find_uid(&f->users, "me", &uid));
 }
 
+/* Entries that libc reads and that would mean "stay root" or a name service. */
+static void test_entries_that_do_not_count(void **state)
+{
+    struct fixture *f = *state;
+    struct error err = ERROR_INIT;
+    struct execd_credentials credentials;
+    uid_t uid;
+    gid_t gid;
+    write_text(f->passwd, "minus:x:4294967295:0::/:\n"
+                          "negative:x:-1:0::/:\n"
+                          "group:x:7:4294967295::/:\n"
+                          "+::0:0:::\n"
+                          "+nis::0:0:::\n"
+                          "good:x:8:9::/good:\n");
+    write_text(f->group, "minus:x:4294967295:good\n+:x:0:good\nlast:x:10:good\n");
+    static const char *const names[] = {"minus", "negative", "group", "+", "+nis"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        assert_false(execd_users_find_uid(&f->users, names[i], &uid));
+        assert_true(execd_credentials_from_user(&credentials, &f->users, names[i], &err) < 0);
+        assert_int_equal(err.code, ERR_INVALID);
+    }
+    assert_false(execd_users_find_gid(&f->users, "minus", &gid));
+    assert_int_equal(execd_credentials_from_user(&credentials, &f->users, "good", &err), 0);
+    assert_int_equal(credentials.group_count, 2);
+    assert_int_equal(credentials.groups[0], 9);
+    assert_int_equal(credentials.groups[1], 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +186,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unknown_user_is_not_in_group_0, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_user_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hostile_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_entries_that_do_not_count, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,7 @@ static void test_defaults(void **state)
     assert_string_equal(options.execd, "/bin/execd");
     assert_int_equal(options.slots, 4);
     assert_int_equal(options.meter_s, 5);
+    assert_true(options.quick_moves);
     assert_int_equal(options.server_uid, geteuid());
     assert_int_equal(options.fd, -1);
     assert_null(options.cgroup_parent);
@@ -52,8 +53,9 @@ static void test_everything(void **state)
     assert_int_equal(parse(&options, &err, "--fd", "5", "--state", "/s", "--execd", "e",
                            "--server-uid", "64001", "--slots", "0", "--meter-seconds", "60",
                            "--cgroup-parent", "system.slice/x", "--log-format", "json",
-                           "--log-level", "warn", NULL),
+                           "--log-level", "warn", "--quick-moves", "no", NULL),
                      0);
+    assert_false(options.quick_moves);
     assert_int_equal(options.fd, 5);
     assert_int_equal(options.server_uid, 64001);
     assert_int_equal(options.slots, 0);
@@ -78,7 +80,11 @@ static void test_refused(void **state)
     (void)state;
     refuse("--meter-seconds", "3601", "0 to 3600");
     refuse("--meter-seconds", "-1", "0 to 3600");
+    refuse("--image", "busybox", "NAME=DIR");
+    refuse("--image", "busybox=srv", "absolute");
+    refuse("--image", "host=/srv/x", "host");
     refuse("--slots", "65", "65");
+    refuse("--quick-moves", "maybe", "maybe");
     refuse("--slots", "-1", "-1");
     refuse("--slots", "4x", "4x");
     refuse("--fd", "3", "either --listen");
@@ -98,6 +104,21 @@ static void test_refused(void **state)
            "longer than");
 }
 
+static void test_images(void **state)
+{
+    (void)state;
+    struct options options;
+    struct error err = ERROR_INIT;
+    assert_int_equal(
+        parse(&options, &err, NEEDED, "--image", "a=/srv/a", "--image", "b:1=/srv/b", NULL), 0);
+    assert_int_equal(options.images.count, 2);
+    assert_string_equal(options.images.items[0].name, "a");
+    assert_string_equal(options.images.items[1].path, "/srv/b");
+    assert_int_equal(options.images.items[1].fd, -1);
+    assert_true(parse(&options, &err, NEEDED, "--image", "a=/x", "--image", "a=/y", NULL) < 0);
+    assert_non_null(strstr(err.message, "twice"));
+}
+
 static void test_missing(void **state)
 {
     (void)state;
@@ -115,9 +136,8 @@ static void test_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_everything),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_images),
         cmocka_unit_test(test_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

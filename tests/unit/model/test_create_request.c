@@ -115,6 +115,46 @@ static void test_accepted(void **state)
     }
 }
 
+static void test_images(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"busybox", "debian:12", NULL};
+    const struct create_request_rules rules = {.images = names};
+    static const char *const rows[] = {"host", "busybox", "debian:12"};
+    struct create_request request;
+    struct problem problem = {0};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        AUTO_FREE char *member = mem_printf("\"image\":{\"uri\":\"%s\"}", rows[i]);
+        AUTO_FREE char *body = body_with(member);
+        assert_int_equal(create_request_parse(body, strlen(body), &rules, &request, &problem), 0);
+        assert_string_equal(request.image, rows[i]);
+        create_request_done(&request);
+    }
+    AUTO_FREE char *body = body_with("\"image\":{\"uri\":\"debian\"}");
+    assert_true(create_request_parse(body, strlen(body), &rules, &request, &problem) < 0);
+    assert_string_equal(problem.code, "SANDBOX::IMAGE_NOT_FOUND");
+    assert_non_null(strstr(problem.message, "\"busybox\", \"debian:12\""));
+}
+
+static void test_read_only_root(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value;
+        bool expected;
+    } rows[] = {{"\"true\"", true}, {"\"false\"", false}, {"null", false}};
+    struct create_request request;
+    struct problem problem;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        AUTO_FREE char *member =
+            mem_printf("\"extensions\":{\"" CREATE_REQUEST_READ_ONLY_ROOT "\":%s}", rows[i].value);
+        AUTO_FREE char *body = body_with(member);
+        assert_int_equal(parse(body, &request, &problem), 0);
+        assert_int_equal(request.read_only_root, rows[i].expected);
+        create_request_done(&request);
+    }
+}
+
 #define INVALID "SANDBOX::INVALID_PARAMETER"
 
 static void test_refused(void **state)
@@ -184,6 +224,12 @@ static void test_refused(void **state)
         {"\"volumes\":{}", INVALID, "volumes", "array"},
         {"\"extensions\":[]", INVALID, "extensions", "object"},
         {"\"extensions\":{\"x\":1}", INVALID, "extensions", "\"x\""},
+        {"\"extensions\":{\"opensandbox.extensions.read-only-root\":\"yes\"}", INVALID,
+         "extensions", "\"true\" or \"false\", not \"yes\""},
+        {"\"extensions\":{\"opensandbox.extensions.read-only-root\":\"\"}", INVALID, "extensions",
+         "\"true\""},
+        {"\"extensions\":{\"opensandbox.extensions.read-only-root\":true}", INVALID, "extensions",
+         "string"},
         {"\"extensions\":{\"poolRef\":\"p\"}", "SANDBOX::UNSUPPORTED_POOL_REF", "extensions",
          "pools"},
         {"\"extensions\":{\"access.renew.extend.seconds\":\"300\"}", INVALID, "extensions",
@@ -357,6 +403,8 @@ int main(void)
         cmocka_unit_test(test_everything),
         cmocka_unit_test(test_accepted),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_images),
+        cmocka_unit_test(test_read_only_root),
         cmocka_unit_test(test_pool_mode_is_recognised_first),
         cmocka_unit_test(test_not_an_object),
         cmocka_unit_test(test_timeout_maximum_of_the_operator),

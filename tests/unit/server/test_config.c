@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "server/config.h"
 
@@ -68,6 +69,51 @@ static void test_everything(void **state)
     server_config_done(&config);
 }
 
+static void test_images(void **state)
+{
+    (void)state;
+    struct server_config config;
+    struct error err = ERROR_INIT;
+    static const char text[] = "[images.busybox]\n"
+                               "path = \"/srv/images/busybox\"\n"
+                               "user = \"1000:1000\"\n"
+                               "workdir = \"/data\"\n"
+                               "[images.\"debian:12\"]\n"
+                               "path = \"/srv/images/debian\"\n";
+    if (parse(&config, text, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_int_equal(config.images.names.count, 2);
+    const struct server_image *image = server_images_find(&config.images, "busybox");
+    assert_string_equal(image->path, "/srv/images/busybox");
+    assert_string_equal(image->user, "1000:1000");
+    assert_string_equal(image->workdir, "/data");
+    image = server_images_find(&config.images, "debian:12");
+    assert_string_equal(image->path, "/srv/images/debian");
+    assert_null(image->user);
+    assert_null(image->workdir);
+    assert_null(server_images_find(&config.images, "host"));
+    server_config_done(&config);
+}
+
+static void test_too_many_images(void **state)
+{
+    (void)state;
+    struct server_config config;
+    struct error err = ERROR_INIT;
+    CLEANUP(buf_done) struct buf text;
+    buf_init(&text, 65536);
+    for (int i = 0; i <= SERVER_IMAGES_MAX; i++) {
+        server_config_init(&config);
+        int r = server_config_parse(&config, "c.toml", text.data, text.length, &err);
+        server_config_done(&config);
+        assert_int_equal(r, 0);
+        buf_printf(&text, "[images.i%d]\npath = \"/srv/a\"\n", i);
+    }
+    assert_true(parse(&config, text.data, &err) < 0);
+    assert_non_null(strstr(err.message, "64"));
+    server_config_done(&config);
+}
+
 /* Every refusal names the line and the key. */
 static void test_refusals(void **state)
 {
@@ -102,6 +148,22 @@ static void test_refusals(void **state)
         {"server = 5\n", "c.toml:1:", "server"},
         {"[server\n", "c.toml:1:", ""},
         {"[server]\nport = 1\nport = 2\n", "c.toml:3:", "port"},
+        {"images = 5\n", "c.toml:1:", "images"},
+        {"[images]\na = \"/srv/a\"\n", "c.toml:2:", "table"},
+        {"[images.a]\nuser = \"x\"\n", "c.toml:1:", "path"},
+        {"[images.a]\npath = 5\n", "c.toml:2:", "path"},
+        {"[images.a]\npath = \"srv\"\n", "c.toml:1:", "srv"},
+        {"[images.a]\npath = \"/srv/../a\"\n", "c.toml:1:", "path"},
+        {"[images.a]\npath = \"/srv\"\nusr = \"x\"\n", "c.toml:3:", "usr"},
+        {"[images.a]\npath = \"/srv\"\nworkdir = \"x\"\n", "c.toml:1:", "workdir"},
+        {"[images.a]\npath = \"/srv\"\nuser = \"\"\n", "c.toml:1:", "user"},
+        {"[images.a]\npath = \"/srv\"\nuser = \":0\"\n", "c.toml:1:", "user"},
+        {"[images.a]\npath = \"/srv\"\nuser = \"a:\"\n", "c.toml:1:", "user"},
+        {"[images.a]\npath = \"/srv\"\nuser = \"a:b:c\"\n", "c.toml:1:", "user"},
+        {"[images.a]\npath = \"/srv\"\nuser = \"a b\"\n", "c.toml:1:", "user"},
+        {"[images.host]\npath = \"/srv\"\n", "c.toml:1:", "host"},
+        {"[images.\"a b\"]\npath = \"/srv\"\n", "c.toml:1:", "a b"},
+        {"[images.\"../b\"]\npath = \"/srv\"\n", "c.toml:1:", "../b"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct server_config config;
@@ -187,10 +249,11 @@ static void test_missing_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_everything),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_key_is_not_in_messages),
-        cmocka_unit_test(test_long_state_dir), cmocka_unit_test(test_listen),
-        cmocka_unit_test(test_missing_file),
+        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_key_is_not_in_messages),
+        cmocka_unit_test(test_long_state_dir),  cmocka_unit_test(test_listen),
+        cmocka_unit_test(test_missing_file),    cmocka_unit_test(test_images),
+        cmocka_unit_test(test_too_many_images),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
