@@ -18,12 +18,14 @@ import unittest
 import uuid
 
 from harness import SANITIZED
+from launcher import (BY_SIGNAL, CREATE, DEADLINE, EXITED, FREEZE, FROZEN, KILL, LIMITS, OK, REMOVE, RUNNING,
+                      THAW, create_body, deadline_body, id_body, set_limits_body)
 from launcher_state import SweptLauncher, Trouble, WatchedLauncher
-from launcher import (BY_SIGNAL, CREATE, EXITED, KILL, OK, REMOVE, RUNNING, create_body, id_body)
 
 SEED = int(os.environ.get("OSB_SEED", random.SystemRandom().randrange(1 << 32)))
 ALL_STEPS = os.environ.get("OSB_ALL_STEPS") == "1"
 KILLS = int(os.environ.get("OSB_KILLS", 25 if SANITIZED else 500))
+STATES = {KILL: EXITED, FREEZE: FROZEN, THAW: RUNNING}  # after the answer
 PR_SET_CHILD_SUBREAPER = 36
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of a killed launcher come to us
 
@@ -43,22 +45,36 @@ def reap_orphans(keep):
 class Box:
     """A sandbox as its client knows it: what it was told, and what it asked and was not told."""
 
-    def __init__(self, name):
+    def __init__(self, name, limits):
         self.id = name
         self.exists = False
         self.state = RUNNING
-        self.asked = None
+        self.limits = limits
+        self.deadline = 0
+        self.asked = None  # the kind of a request without an answer
+        self.wanted = None  # the value it carries
+
+    def ask(self, kind, wanted=None):
+        """The body of the request."""
+        self.asked, self.wanted = kind, wanted
+        if kind == CREATE:
+            return create_body(self.id, **self.limits)
+        if kind == LIMITS:
+            return set_limits_body(self.id, **wanted)
+        return deadline_body(self.id, wanted) if kind == DEADLINE else id_body(self.id)
 
     def answered(self, result):
         asked, self.asked = self.asked, None
         if result.code != OK:
             raise Trouble(f"{asked} of {self.id}: {result.code} {result.message}")
-        if asked == CREATE:
-            self.exists = True
-        elif asked == REMOVE:
-            self.exists = False
-        elif asked == KILL:
-            self.state = EXITED
+        if asked in (CREATE, REMOVE):
+            self.exists = asked == CREATE
+        elif asked in STATES:
+            self.state = STATES[asked]
+        elif asked == LIMITS:
+            self.limits = self.wanted
+        elif asked == DEADLINE:
+            self.deadline = self.wanted
 
     def check(self, listed):
         """What was found after a restart; what was asked may have happened or not."""
@@ -66,38 +82,60 @@ class Box:
             raise Trouble(f"{self.id} {'exists' if listed else 'does not exist'}; it was told otherwise")
         if listed is None:
             return
-        allowed = {self.state}
-        if self.asked in (KILL, REMOVE):
-            allowed.add(EXITED)
+        allowed = {self.state, EXITED if self.asked == REMOVE else STATES.get(self.asked, self.state)}
         if listed.state not in allowed:
             raise Trouble(f"{self.id} is in state {listed.state} (reason {listed.reason}), "
                           f"not {allowed}, asked {self.asked}")
 
-    def accept(self, listed):
+    def check_values(self, limits, deadline):
+        """Limits are the old ones or the new ones, never some of each."""
+        if limits not in (self.limits, self.wanted if self.asked == LIMITS else self.limits):
+            raise Trouble(f"{self.id} has {limits}, not {self.limits}; asked {self.asked} {self.wanted}")
+        if deadline not in (self.deadline, self.wanted if self.asked == DEADLINE else self.deadline):
+            raise Trouble(f"{self.id} has the deadline {deadline}, not {self.deadline}; "
+                          f"asked {self.asked} {self.wanted}")
+
+    def accept(self, listed, limits, deadline):
         """From now on the truth is what was found."""
         self.asked = None
         self.exists = listed is not None
         if listed is not None:
-            self.state = listed.state
+            self.state, self.limits, self.deadline = listed.state, limits, deadline
 
 
 class Random(WatchedLauncher):
     """Many clients' requests under way, and the launcher killed at a random moment of it."""
     slots = 3
-    crowd = 10     # sandboxes there are, about
-    together = 6   # requests under way
+    crowd = 10      # sandboxes there are, about
+    together = 6    # requests under way
     longest = 0.05  # seconds until the kill, at most
+
+    @staticmethod
+    def new_limits(chance, **more):
+        return {"memory": chance.randint(64, 512) << 20, "cpu": chance.choice((250, 500, 2000)),
+                "pids": chance.randint(50, 200), **more}
 
     def choose(self, boxes, chance):
         """The next request: which sandbox and what."""
         idle = [box for box in boxes if box.exists and box.asked is None]
-        if not idle or chance.random() < 0.5 - 0.45 * min(len(boxes) / (2 * self.crowd), 1):
-            box = Box(str(uuid.UUID(int=chance.getrandbits(128), version=4)))
+        if not idle or chance.random() < 0.4 - 0.35 * min(len(boxes) / (2 * self.crowd), 1):
+            more = {"disk": 32 << 20} if chance.random() < 0.2 else {}
+            box = Box(str(uuid.UUID(int=chance.getrandbits(128), version=4)),
+                      self.new_limits(chance, **more))
             boxes.append(box)
-            return box, CREATE, create_body(box.id)
+            return box, CREATE, box.ask(CREATE)
         box = chance.choice(idle)
-        kind = chance.choice((KILL, REMOVE, REMOVE))
-        return box, kind, id_body(box.id)
+        if box.state == EXITED:
+            kind = REMOVE
+        else:
+            kind = chance.choice((KILL, REMOVE, REMOVE, LIMITS, LIMITS, DEADLINE) +
+                                 ((THAW,) * 3 if box.state == FROZEN else (FREEZE,) * 3))
+        wanted = None
+        if kind == LIMITS:
+            wanted = self.new_limits(chance, **{k: v for k, v in box.limits.items() if k == "disk"})
+        elif kind == DEADLINE:
+            wanted = int(time.time() + chance.randint(3600, 7200)) * 1000
+        return box, kind, box.ask(kind, wanted)
 
     def receive_all(self, connections, waiting, timeout):
         """Answers that are there."""
@@ -115,7 +153,6 @@ class Random(WatchedLauncher):
             while len(waiting) < self.together:
                 box, kind, body = self.choose(boxes, chance)
                 client = chance.choice(connections)
-                box.asked = kind
                 waiting[client, client.send(kind, body)] = box
             self.receive_all(connections, waiting, max(0, end - time.monotonic()))
         self.process.kill()
@@ -136,17 +173,36 @@ class Random(WatchedLauncher):
             for sequence in list(client.answers):
                 waiting.pop((client, sequence)).answered(client.answers.pop(sequence))
 
-    def compare(self, boxes):
+    def limits_of(self, box):
+        """As the kernel has them."""
+        cpu = self.group_value(box.id, "cpu/cpu.cfs_quota_us", "cpu.max").split()[0]
+        return {"memory": int(self.memory_limit(box.id)), "cpu": int(cpu) // 100,
+                "pids": int(self.pids_limit(box.id)),
+                **{k: v for k, v in box.limits.items() if k == "disk"}}
+
+    def compare(self, boxes, chance):
         """LIST against what clients were told; then the machine against LIST."""
-        listed = {one.id: one for one in self.clients[-1].list()}
+        client = self.clients[-1]
+        found = {one.id: one for one in client.list()}
         for box in boxes:
-            box.check(listed.pop(box.id, None))
-        if listed:
-            raise Trouble(f"nobody asked for {list(listed)}")
-        found = self.check([one.id for one in self.clients[-1].list()])
+            box.check(found.get(box.id))
+        unknown = set(found) - {box.id for box in boxes}
+        if unknown:
+            raise Trouble(f"nobody asked for {unknown}")
+        self.check(found)
         for box in boxes:
-            box.accept(found.get(box.id))
+            listed = found.get(box.id)
+            limits, deadline = box.limits, box.deadline
+            if listed and listed.state != EXITED:
+                limits, deadline = self.limits_of(box), int(self.record(box.id)["deadline"])
+                box.check_values(limits, deadline)
+            box.accept(listed, limits, deadline)
         boxes[:] = [box for box in boxes if box.exists]
+        for box in boxes:
+            if box.state == FROZEN and chance.random() < 0.3:
+                box.ask(THAW)
+                box.answered(client.ask(THAW, id_body(box.id)))
+                self.check(found)
 
     def test_kills_at_random_moments(self):
         print(f"# OSB_SEED={SEED}, {KILLS} kills", flush=True)
@@ -159,7 +215,7 @@ class Random(WatchedLauncher):
             try:
                 self.work_until(time.monotonic() + chance.uniform(0, self.longest), boxes, chance)
                 self.again()
-                self.compare(boxes)
+                self.compare(boxes, chance)
                 reap_orphans(self.process.pid)
             except (Trouble, OSError) as error:
                 raise Trouble(f"kill {number} of OSB_SEED={SEED}: {error}\n{self.log}") from error
@@ -175,13 +231,14 @@ class Steps(SweptLauncher):
         "prlimit64", "capget", "fsopen", "fsconfig", "faccessat2", "newfstatat", "getdents64", "getrandom",
         "getpriority", "setpriority")
 
-    def sweep(self, role, kind, before, allowed):
+    def sweep(self, role, kind, before, allowed, body=None):
         """`before` makes the sandbox; `allowed` says which outcomes are right for an answer."""
         calls = []
         for number in range(1, 2000):
             sandbox = before()
             self.settle()
-            hit, result = self.step(role, number, "before", kind, self.body(kind, sandbox))
+            bytes_sent = body(sandbox) if body else self.body(kind, sandbox)
+            hit, result = self.step(role, number, "before", kind, bytes_sent)
             words = (f"{role} killed before call {hit}, "
                      f"answered {result and (result.code, result.message)}")
             if role == "launcher" and hit:
@@ -231,6 +288,56 @@ class Steps(SweptLauncher):
         self.assertIn("unlinkat", self.sweep("worker", REMOVE, self.running, self.removed))
 
 
+    # Changes: the one before or the one after, and it can be used and changed again.
+
+    def change(self, kind, before, values, body=None):
+        def allowed(listed, result, _):
+            value = listed and self.value(listed)
+            return value == values[1] or (value == values[0] and result is None)
+        calls = self.sweep("launcher", kind, before, allowed, body)
+        self.assertIn("renameat", calls)
+
+    def value(self, listed):
+        return (listed.state, self.memory_limit(listed.id), self.pids_limit(listed.id),
+                self.record(listed.id)["deadline"])
+
+    def limited(self):
+        return self.clients[-1].create(memory=64 << 20, pids=50)[0]
+
+    def frozen(self):
+        sandbox = self.limited()
+        self.assertEqual(self.clients[-1].ask(FREEZE, id_body(sandbox)).code, OK)
+        return sandbox
+
+    plain = (RUNNING, str(64 << 20), "50", "0")
+
+    def test_launcher_in_freeze(self):
+        self.change(FREEZE, self.limited, (self.plain, (FROZEN, *self.plain[1:])))
+
+    def test_launcher_in_thaw(self):
+        self.change(THAW, self.frozen, ((FROZEN, *self.plain[1:]), self.plain))
+
+    def test_launcher_in_limits(self):
+        self.change(LIMITS, self.limited, (self.plain, (RUNNING, str(96 << 20), "70", "0")),
+                    lambda sandbox: set_limits_body(sandbox, memory=96 << 20, pids=70))
+
+    def test_launcher_in_deadline(self):
+        later = int(time.time() + 7200) * 1000
+        self.change(DEADLINE, self.limited, (self.plain, (*self.plain[:3], str(later))),
+                    lambda sandbox: deadline_body(sandbox, later))
+
+
+class StepsToOrder(Steps):
+    """A disk limit: the slot is made for the sandbox, and its file system is a loop device."""
+
+    @staticmethod
+    def body(kind, sandbox):
+        return create_body(sandbox, disk=16 << 20) if kind == CREATE else id_body(sandbox)
+
+    def running(self):
+        return self.clients[-1].create(disk=16 << 20)[0]
+
+
 class StepsWithoutPool(Steps):
     """Every sandbox waits for a slot that is made for it."""
     slots = 0
@@ -240,10 +347,17 @@ class StepsWithoutPool(Steps):
         self.assertIn("pivot_root", calls)
         self.assertIn("execveat", calls)
 
-    test_launcher_in_remove_of_an_ended_one = None
-    test_waiting_slot_in_create = None
-    test_worker_in_remove = None
-    test_launcher_in_remove = None
+
+def keep_only(case, *names):
+    """The other tests it inherited are those of its parent."""
+    for name in dir(case):
+        if name.startswith("test_") and name not in names:
+            setattr(case, name, None)
+
+
+keep_only(StepsWithoutPool, "test_launcher_in_create", "test_new_slot_in_create")
+keep_only(StepsToOrder, "test_launcher_in_create", "test_new_slot_in_create", "test_launcher_in_remove",
+          "test_worker_in_remove")
 
 
 if __name__ == "__main__":

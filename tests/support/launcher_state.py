@@ -109,15 +109,6 @@ class WatchedLauncher(LauncherTest):
                 glob.glob(f"/sys/fs/cgroup/*/opensandbox-{self.instance}")
                 if not os.path.islink(os.path.dirname(top))]
 
-    def group_file(self, sandbox, name):
-        """A limit as the kernel has it, or None."""
-        group = self.record(sandbox)["cgroup"]
-        for top in self.group_tops():
-            for path in (f"{top}/{group}/work/{name}", f"{top}/{group}/{name}"):
-                if os.path.exists(path):
-                    return read(path).strip()
-        return None
-
     def loop_files(self):
         return sorted(read(path).strip() for path in glob.glob("/sys/block/loop*/loop/backing_file")
                       if self.dir in read(path))
@@ -155,6 +146,9 @@ class WatchedLauncher(LauncherTest):
         ranges = [r.get("range") for r in records.values()] + [n.rpartition(".")[2] for n in loose]
         same("ranges used twice", sorted(ranges), sorted(set(ranges)))
         same("zombies", self.zombies(), [])
+        disks = [f"{base}/sandboxes/{sandbox}/" for sandbox, record in records.items()
+                 if record.get("disk", "0") != "0" and listed[sandbox].state != EXITED]
+        same("loop devices " + str(self.loop_files()), len(self.loop_files()), len(disks))
         alive = {one.id for one in listed.values() if one.state != EXITED}
         same("processes 1", sorted(pid for pid in (records[i].get("pid") for i in listed)
                                    if os.path.exists(f"/proc/{pid}/cgroup") and
