@@ -20,7 +20,7 @@ import uuid
 from harness import SANITIZED
 from launcher import (BY_SIGNAL, CREATE, DEADLINE, EXITED, FREEZE, FROZEN, KILL, LIMITS, OK, REMOVE, RUNNING,
                       THAW, create_body, deadline_body, id_body, set_limits_body)
-from launcher_state import SweptLauncher, Trouble, WatchedLauncher
+from launcher_state import SweptLauncher, Trouble, WatchedLauncher, keep_only
 
 SEED = int(os.environ.get("OSB_SEED", random.SystemRandom().randrange(1 << 32)))
 ALL_STEPS = os.environ.get("OSB_ALL_STEPS") == "1"
@@ -346,13 +346,6 @@ class StepsWithoutPool(Steps):
         calls = self.sweep("slot", CREATE, self.new_name, self.created)
         self.assertIn("pivot_root", calls)
         self.assertIn("execveat", calls)
-
-
-def keep_only(case, *names):
-    """The other tests it inherited are those of its parent."""
-    for name in dir(case):
-        if name.startswith("test_") and name not in names:
-            setattr(case, name, None)
 
 
 keep_only(StepsWithoutPool, "test_launcher_in_create", "test_new_slot_in_create")

@@ -215,9 +215,10 @@ static bool counts(const struct __ptrace_syscall_info *info)
 static void note_hit(const struct tracee *tracee, const struct __ptrace_syscall_info *info)
 {
     char *name = seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, (int)info->entry.nr);
-    snprintf(fault.hit, sizeof(fault.hit), "%u %s(%#llx, %#llx, %#llx)", tracee->count,
+    snprintf(fault.hit, sizeof(fault.hit), "%u %s(%#llx, %#llx, %#llx) of %d", tracee->count,
              name != NULL ? name : "?", (unsigned long long)info->entry.args[0],
-             (unsigned long long)info->entry.args[1], (unsigned long long)info->entry.args[2]);
+             (unsigned long long)info->entry.args[1], (unsigned long long)info->entry.args[2],
+             (int)tracee->pid);
     free(name);
 }
 
