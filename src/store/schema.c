@@ -32,6 +32,12 @@ static const char *const migrations[] = {
     "  value TEXT NOT NULL,"
     "  PRIMARY KEY (sandbox_id, key)"
     ") STRICT, WITHOUT ROWID;",
+    "ALTER TABLE sandbox ADD COLUMN disk_bytes INTEGER;"
+    "ALTER TABLE sandbox ADD COLUMN io_read_bps INTEGER;"
+    "ALTER TABLE sandbox ADD COLUMN io_write_bps INTEGER;"
+    "ALTER TABLE sandbox ADD COLUMN io_read_iops INTEGER;"
+    "ALTER TABLE sandbox ADD COLUMN io_write_iops INTEGER;"
+    "ALTER TABLE sandbox ADD COLUMN open_files INTEGER;",
 };
 
 static int read_version(sqlite3 *db, int *ret, struct error *err)

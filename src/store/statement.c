@@ -4,7 +4,8 @@
 
 #define SANDBOX_COLUMNS                                                                   \
     "id, image, entrypoint, platform_os, platform_arch, memory_bytes, cpu_millis, pids, " \
-    "created_at, expires_at, state, reason, message, last_transition_at, execd_token"
+    "created_at, expires_at, state, reason, message, last_transition_at, execd_token, "   \
+    "disk_bytes, io_read_bps, io_write_bps, io_read_iops, io_write_iops, open_files"
 
 /* ?1 is NULL or a JSON array of state names, ?2 a JSON array of [key, value] pairs: one fixed text
  * for every filter, with all that a client chose bound as values. */
@@ -21,7 +22,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_ROLLBACK] = "ROLLBACK",
     [STATEMENT_INSERT_SANDBOX] =
         "INSERT INTO sandbox (" SANDBOX_COLUMNS
-        ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+        ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
+        "?16, ?17, ?18, ?19, ?20, ?21)",
     [STATEMENT_INSERT_LABEL] =
         "INSERT INTO sandbox_label (sandbox_id, key, value) VALUES (?1, ?2, ?3)",
     [STATEMENT_GET_SANDBOX] = "SELECT " SANDBOX_COLUMNS " FROM sandbox WHERE id = ?1",

@@ -178,6 +178,34 @@ static int read_labels(struct store *store, struct sandbox *sandbox, struct erro
     return r;
 }
 
+static struct limits read_limits(sqlite3_stmt *row)
+{
+    return (struct limits){
+        .memory_bytes = (uint64_t)sqlite3_column_int64(row, 5),
+        .cpu_millis = (uint32_t)sqlite3_column_int64(row, 6),
+        .pids = (uint32_t)sqlite3_column_int64(row, 7),
+        .disk_bytes = (uint64_t)sqlite3_column_int64(row, 15),
+        .io_read_bps = (uint64_t)sqlite3_column_int64(row, 16),
+        .io_write_bps = (uint64_t)sqlite3_column_int64(row, 17),
+        .io_read_iops = (uint32_t)sqlite3_column_int64(row, 18),
+        .io_write_iops = (uint32_t)sqlite3_column_int64(row, 19),
+        .open_files = (uint32_t)sqlite3_column_int64(row, 20),
+    };
+}
+
+static void bind_limits(sqlite3_stmt *row, const struct limits *limits)
+{
+    statement_bind_int_or_null(row, 6, (int64_t)limits->memory_bytes);
+    statement_bind_int_or_null(row, 7, limits->cpu_millis);
+    statement_bind_int_or_null(row, 8, limits->pids);
+    statement_bind_int_or_null(row, 16, (int64_t)limits->disk_bytes);
+    statement_bind_int_or_null(row, 17, (int64_t)limits->io_read_bps);
+    statement_bind_int_or_null(row, 18, (int64_t)limits->io_write_bps);
+    statement_bind_int_or_null(row, 19, limits->io_read_iops);
+    statement_bind_int_or_null(row, 20, limits->io_write_iops);
+    statement_bind_int_or_null(row, 21, limits->open_files);
+}
+
 /* The columns in the order of SANDBOX_COLUMNS. */
 static int read_sandbox(struct store *store, sqlite3_stmt *row, struct sandbox *ret,
                         struct error *err)
@@ -186,9 +214,7 @@ static int read_sandbox(struct store *store, sqlite3_stmt *row, struct sandbox *
         .image = statement_column_dup(row, 1),
         .platform_os = statement_column_dup(row, 3),
         .platform_arch = statement_column_dup(row, 4),
-        .limits = {.memory_bytes = (uint64_t)sqlite3_column_int64(row, 5),
-                   .cpu_millis = (uint32_t)sqlite3_column_int64(row, 6),
-                   .pids = (uint32_t)sqlite3_column_int64(row, 7)},
+        .limits = read_limits(row),
         .created_at_ms = sqlite3_column_int64(row, 8),
         .expires_at_ms = sqlite3_column_int64(row, 9),
         .reason = statement_column_dup(row, 11),
@@ -229,9 +255,7 @@ static int insert_row(struct store *store, const struct sandbox *sandbox, struct
     statement_bind_text(row, 3, entrypoint);
     statement_bind_text(row, 4, sandbox->platform_os);
     statement_bind_text(row, 5, sandbox->platform_arch);
-    statement_bind_int_or_null(row, 6, (int64_t)sandbox->limits.memory_bytes);
-    statement_bind_int_or_null(row, 7, sandbox->limits.cpu_millis);
-    statement_bind_int_or_null(row, 8, sandbox->limits.pids);
+    bind_limits(row, &sandbox->limits);
     statement_bind_int(row, 9, sandbox->created_at_ms);
     statement_bind_int_or_null(row, 10, sandbox->expires_at_ms);
     statement_bind_text(row, 11, sandbox_state_name(sandbox->state));

@@ -16,12 +16,22 @@ static void check(bool good)
         abort();
 }
 
+static void check_range(uint64_t value, uint64_t min, uint64_t max)
+{
+    check(value == 0 || (value >= min && value <= max));
+}
+
 static void check_limits(const struct limits *limits)
 {
-    check(limits->memory_bytes == 0 ||
-          (limits->memory_bytes >= LIMITS_MEMORY_MIN && limits->memory_bytes <= LIMITS_MEMORY_MAX));
-    check(limits->cpu_millis <= LIMITS_CPU_MILLIS_MAX);
-    check(limits->pids <= LIMITS_PIDS_MAX);
+    check_range(limits->memory_bytes, LIMITS_MEMORY_MIN, LIMITS_MEMORY_MAX);
+    check_range(limits->disk_bytes, LIMITS_DISK_MIN, LIMITS_DISK_MAX);
+    check_range(limits->io_read_bps, LIMITS_IO_BPS_MIN, LIMITS_IO_BPS_MAX);
+    check_range(limits->io_write_bps, LIMITS_IO_BPS_MIN, LIMITS_IO_BPS_MAX);
+    check_range(limits->io_read_iops, 1, LIMITS_IO_IOPS_MAX);
+    check_range(limits->io_write_iops, 1, LIMITS_IO_IOPS_MAX);
+    check_range(limits->cpu_millis, 1, LIMITS_CPU_MILLIS_MAX);
+    check_range(limits->pids, 1, LIMITS_PIDS_MAX);
+    check_range(limits->open_files, LIMITS_OPEN_FILES_MIN, LIMITS_OPEN_FILES_MAX);
 }
 
 __attribute__((noinline)) static void check_accepted(const struct create_request *request)

@@ -99,24 +99,24 @@ static void test_memory(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         uint64_t bytes = 0;
-        int r = limits_parse_memory(rows[i].text, &bytes);
+        int r = limits_parse_size(rows[i].text, LIMITS_MEMORY_MIN, LIMITS_MEMORY_MAX, &bytes);
         if (r != rows[i].result || bytes != rows[i].bytes)
             fail_msg("memory \"%s\": %d, %llu", rows[i].text, r, (unsigned long long)bytes);
     }
 }
 
-static void test_pids(void **state)
+static void test_count(void **state)
 {
     (void)state;
-    uint32_t pids = 7;
-    assert_int_equal(limits_parse_pids("0", &pids), -ERANGE);
-    assert_int_equal(limits_parse_pids("4194305", &pids), -ERANGE);
-    assert_int_equal(limits_parse_pids("-1", &pids), -EINVAL);
-    assert_int_equal(limits_parse_pids("max", &pids), -EINVAL);
-    assert_int_equal(pids, 7);
-    assert_int_equal(limits_parse_pids("1", &pids), 0);
-    assert_int_equal(limits_parse_pids("4194304", &pids), 0);
-    assert_int_equal(pids, 4194304);
+    uint32_t count = 7;
+    assert_int_equal(limits_parse_count("0", 1, 4194304, &count), -ERANGE);
+    assert_int_equal(limits_parse_count("4194305", 1, 4194304, &count), -ERANGE);
+    assert_int_equal(limits_parse_count("-1", 1, 4194304, &count), -EINVAL);
+    assert_int_equal(limits_parse_count("max", 1, 4194304, &count), -EINVAL);
+    assert_int_equal(count, 7);
+    assert_int_equal(limits_parse_count("1", 1, 4194304, &count), 0);
+    assert_int_equal(limits_parse_count("4194304", 1, 4194304, &count), 0);
+    assert_int_equal(count, 4194304);
 }
 
 static int parse(const char *text, struct limits *limits, struct problem *problem)
@@ -144,6 +144,41 @@ static void test_object(void **state)
     assert_int_equal(limits.cpu_millis, 0);
 }
 
+static void test_every_key(void **state)
+{
+    (void)state;
+    struct limits limits = {0};
+    struct problem problem = {0};
+    assert_int_equal(parse("{\"cpu\":\"500m\",\"memory\":\"64Mi\",\"pids\":\"10\",\"disk\":\"1Gi\","
+                           "\"io-read-bps\":\"10Mi\",\"io-write-bps\":\"4096\","
+                           "\"io-read-iops\":\"100\",\"io-write-iops\":\"1000000000\","
+                           "\"open-files\":\"1024\"}",
+                           &limits, &problem),
+                     0);
+    assert_int_equal(limits.cpu_millis, 500);
+    assert_int_equal(limits.memory_bytes, 64 << 20);
+    assert_int_equal(limits.pids, 10);
+    assert_int_equal(limits.disk_bytes, 1 << 30);
+    assert_int_equal(limits.io_read_bps, 10 << 20);
+    assert_int_equal(limits.io_write_bps, 4096);
+    assert_int_equal(limits.io_read_iops, 100);
+    assert_int_equal(limits.io_write_iops, 1000000000);
+    assert_int_equal(limits.open_files, 1024);
+}
+
+static void test_two_names_of_the_disk(void **state)
+{
+    (void)state;
+    struct limits limits = {0};
+    struct problem problem = {0};
+    assert_int_equal(parse("{\"ephemeral-storage\":\"32Mi\"}", &limits, &problem), 0);
+    assert_int_equal(limits.disk_bytes, 32 << 20);
+    assert_int_equal(
+        parse("{\"disk\":\"1Gi\",\"ephemeral-storage\":\"1024Mi\"}", &limits, &problem), 0);
+    assert_int_equal(limits.disk_bytes, 1 << 30);
+    assert_int_equal(parse("{\"disk\":null,\"ephemeral-storage\":\"32Mi\"}", &limits, &problem), 0);
+}
+
 static void test_refusals_name_field_and_value(void **state)
 {
     (void)state;
@@ -159,8 +194,19 @@ static void test_refusals_name_field_and_value(void **state)
         {"{\"cpu\":\"lots\"}", "cpu", "\"lots\""},
         {"{\"memory\":\"12Zi\"}", "memory", "\"12Zi\""},
         {"{\"pids\":\"none\"}", "pids", "\"none\""},
-        {"{\"disk\":\"1Gi\"}", "disk", "\"disk\" cannot be enforced"},
-        {"{\"ephemeral-storage\":\"1Gi\"}", "ephemeral-storage", "cannot be enforced"},
+        {"{\"disk\":\"15Mi\"}", "disk", "from 16Mi to 1Pi, not \"15Mi\""},
+        {"{\"disk\":\"2Pi\"}", "disk", "\"2Pi\""},
+        {"{\"ephemeral-storage\":\"big\"}", "ephemeral-storage", "\"big\""},
+        {"{\"disk\":\"1Gi\",\"ephemeral-storage\":\"2Gi\"}", "ephemeral-storage",
+         "different values"},
+        {"{\"ephemeral-storage\":\"1Gi\",\"disk\":\"2Gi\"}", "disk", "\"2Gi\" was the second"},
+        {"{\"io-read-bps\":\"1Ki\"}", "io-read-bps", "from 4Ki to 1Ti, not \"1Ki\""},
+        {"{\"io-write-bps\":\"2Ti\"}", "io-write-bps", "\"2Ti\""},
+        {"{\"io-read-iops\":\"0\"}", "io-read-iops", "from 1 to 1000000000, not \"0\""},
+        {"{\"io-write-iops\":\"1000000001\"}", "io-write-iops", "\"1000000001\""},
+        {"{\"io-write-iops\":\"1k\"}", "io-write-iops", "\"1k\""},
+        {"{\"open-files\":\"63\"}", "open-files", "from 64 to 1048576, not \"63\""},
+        {"{\"open-files\":\"1048577\"}", "open-files", "\"1048577\""},
         {"{\"gpu\":\"1\"}", "gpu", "cannot be enforced"},
         {"{\"CPU\":\"1\"}", "CPU", "cannot be enforced"},
     };
@@ -182,8 +228,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_pids),
+        cmocka_unit_test(test_count),
         cmocka_unit_test(test_object),
+        cmocka_unit_test(test_every_key),
+        cmocka_unit_test(test_two_names_of_the_disk),
         cmocka_unit_test(test_refusals_name_field_and_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,7 +76,15 @@ static void test_round_trip(void **state)
     struct sandbox sandbox = sandbox_number(1);
     sandbox.platform_os = mem_dup("linux");
     sandbox.platform_arch = mem_dup("amd64");
-    sandbox.limits = (struct limits){.memory_bytes = 1ull << 50, .cpu_millis = 1500, .pids = 7};
+    sandbox.limits = (struct limits){.memory_bytes = 1ull << 50,
+                                     .disk_bytes = 1ull << 49,
+                                     .io_read_bps = 1ull << 40,
+                                     .io_write_bps = 1ull << 39,
+                                     .io_read_iops = 1000000000,
+                                     .io_write_iops = 11,
+                                     .cpu_millis = 1500,
+                                     .pids = 7,
+                                     .open_files = 1024};
     sandbox.expires_at_ms = 1767323105000;
     sandbox.reason = mem_dup("R");
     sandbox.message = mem_dup("it's \"quoted\"; DROP TABLE sandbox; --");
@@ -98,6 +106,12 @@ static void test_round_trip(void **state)
     assert_true(got.limits.memory_bytes == 1ull << 50);
     assert_int_equal(got.limits.cpu_millis, 1500);
     assert_int_equal(got.limits.pids, 7);
+    assert_true(got.limits.disk_bytes == 1ull << 49);
+    assert_true(got.limits.io_read_bps == 1ull << 40);
+    assert_true(got.limits.io_write_bps == 1ull << 39);
+    assert_int_equal(got.limits.io_read_iops, 1000000000);
+    assert_int_equal(got.limits.io_write_iops, 11);
+    assert_int_equal(got.limits.open_files, 1024);
     assert_int_equal(got.created_at_ms, 1);
     assert_true(got.expires_at_ms == 1767323105000);
     assert_int_equal(got.state, SANDBOX_PENDING);
@@ -405,6 +419,39 @@ static void run_sql(const char *path, const char *sql)
     sqlite3_close(db);
 }
 
+/* A file of the version that knew three limits. */
+static void test_version_1_is_brought_up(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const columns[] = {"disk_bytes",   "io_read_bps",   "io_write_bps",
+                                          "io_read_iops", "io_write_iops", "open_files"};
+    struct sandbox sandbox = sandbox_number(1);
+    sandbox.limits = (struct limits){.memory_bytes = 64 << 20};
+    insert(fixture->store, &sandbox);
+    fixture->store = store_close(fixture->store);
+    for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
+        AUTO_FREE char *sql = mem_printf("ALTER TABLE sandbox DROP COLUMN %s", columns[i]);
+        run_sql(fixture->path, sql);
+    }
+    run_sql(fixture->path, "PRAGMA user_version = 1");
+
+    assert_int_equal(store_open(fixture->path, &fixture->store, NULL), 0);
+    struct sandbox got = {0};
+    assert_int_equal(
+        store_get_sandbox(fixture->store, "00000000-0000-4000-8000-000000000001", &got, NULL), 0);
+    assert_int_equal(got.limits.memory_bytes, 64 << 20);
+    assert_int_equal(got.limits.disk_bytes, 0);
+    sandbox_done(&got);
+    sandbox = sandbox_number(2);
+    sandbox.limits = (struct limits){.disk_bytes = 32 << 20, .open_files = 77};
+    insert(fixture->store, &sandbox);
+    assert_int_equal(
+        store_get_sandbox(fixture->store, "00000000-0000-4000-8000-000000000002", &got, NULL), 0);
+    assert_int_equal(got.limits.disk_bytes, 32 << 20);
+    assert_int_equal(got.limits.open_files, 77);
+    sandbox_done(&got);
+}
+
 static void test_newer_schema_is_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -452,6 +499,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_version_1_is_brought_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_least, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_absent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_same_id_twice, set_up, tear_down),
