@@ -151,6 +151,7 @@ int launcher_run(const struct options *options, struct error *err)
         .state = {.launcher_fd = -1,
                   .sandboxes_fd = -1,
                   .loose_fd = -1,
+                  .mount_fd = -1,
                   .run_fd = -1,
                   .execd_fd = -1,
                   .idle_fd = -1},

@@ -261,20 +261,40 @@ static void tell_exit(const struct sandbox *sandbox)
     peer_broadcast(sandbox->launcher, &event);
 }
 
-/* Out of the table, its files out of sight and on their way out. */
+static int unlink_socket(const struct sandbox *sandbox, struct error *err)
+{
+    char name[ID_UUID_LEN + 8];
+    snprintf(name, sizeof(name), "%s.sock", sandbox->record.id);
+    if (unlinkat(sandbox->launcher->state.run_fd, name, 0) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot remove its socket");
+    return 0;
+}
+
+/* Its files go out of sight. Moving its directory is the moment at which it is gone: a launcher
+ * killed before that finds a sandbox that has ended, or one without a socket, which it clears; one
+ * killed after it finds nothing but things to delete. If it cannot be moved, the sandbox stays, and
+ * whoever asked is told: false. */
+static bool detach(struct sandbox *sandbox, struct peer_reply reply, char **ret_loose)
+{
+    const struct record *record = &sandbox->record;
+    struct error err = ERROR_INIT;
+    if (unlink_socket(sandbox, &err) == 0 &&
+        remove_detach(sandbox->launcher, record->id, record->range, ret_loose, &err) == 0)
+        return true;
+    log_error("sandbox %s: %s", record->id, err.message);
+    peer_answer(sandbox->launcher, reply, &err, NULL);
+    return false;
+}
+
 static void discard(struct sandbox *sandbox, struct peer_reply reply)
 {
     struct launcher *launcher = sandbox->launcher;
-    const struct record *record = &sandbox->record;
-    char name[ID_UUID_LEN + 8];
-    snprintf(name, sizeof(name), "%s.sock", record->id);
-    unlinkat(launcher->state.run_fd, name, 0);
-    AUTO_FREE char *loose = remove_detach(launcher, record->id, record->range);
-    if (sandbox->pidfd >= 0)
-        remove_after(launcher, TAKE_FD(sandbox->pidfd), loose, record->cgroup, record->range);
-    else
-        remove_later(launcher, loose, record->cgroup, record->range);
+    AUTO_FREE char *loose = NULL;
+    if (!detach(sandbox, reply, &loose))
+        return;
     peer_answer(launcher, reply, NULL, NULL);
+    remove_later(launcher, loose, sandbox->record.cgroup, sandbox->record.range);
+    forget(sandbox);
     forget(sandbox);
 }
 
@@ -312,15 +332,21 @@ static bool drop_disk(struct sandbox *sandbox)
 static void discard_running(struct sandbox *sandbox, struct peer_reply reply)
 {
     struct launcher *launcher = sandbox->launcher;
+    const struct record *record = &sandbox->record;
+    AUTO_FREE char *loose = NULL;
     if (!drop_disk(sandbox))
         sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
+    if (!detach(sandbox, reply, &loose))
+        return; /* it ends all the same, and can be removed then */
     loop_unwatch(&launcher->loop, &sandbox->exit_source);
     launcher->sandboxes.running--;
     sandbox->state = SANDBOX_EXITED;
     sandbox->record.exit_reason = sandbox->killing;
     sandbox->record.exit_status = SIGKILL;
     tell_exit(sandbox);
-    discard(sandbox, reply);
+    peer_answer(launcher, reply, NULL, NULL);
+    remove_after(launcher, TAKE_FD(sandbox->pidfd), loose, record->cgroup, record->range);
+    forget(sandbox);
 }
 
 /* A sandbox we did not start has no status for us; that we killed it we know all the same. */
@@ -461,31 +487,46 @@ void sandbox_create(struct launcher *launcher, const struct message_create *requ
     slot_pump(launcher);
 }
 
-/* The slot's directory and socket get the sandbox's name, and the record is written. */
+/* The slot's directory gets the sandbox's name, and the record is written. */
 static int take_files(struct sandbox *sandbox, const struct slot *slot, struct error *err)
 {
     const struct state *state = &sandbox->launcher->state;
     const char *id = sandbox->record.id;
-    char socket[ID_UUID_LEN + 8];
-    snprintf(socket, sizeof(socket), "%s.sock", id);
     if (renameat(state->loose_fd, slot->directory, state->sandboxes_fd, id) < 0)
         return error_set_errno(err, errno, "cannot name the sandbox's directory");
+    sandbox->has_directory = true;
     AUTO_CLOSE int dir = sandbox_open_directory(sandbox, err);
     if (dir < 0)
         return dir;
-    if (renameat(dir, SLOT_SOCKET, state->run_fd, socket) < 0)
-        return error_set_errno(err, errno, "cannot name the sandbox's socket");
     return record_write(dir, &sandbox->record, err);
+}
+
+/* The moment at which there is a sandbox: a launcher that finds a record without a socket knows
+ * that CREATE was not answered and clears it away. */
+static int publish_socket(const struct sandbox *sandbox, struct error *err)
+{
+    const struct state *state = &sandbox->launcher->state;
+    char from[ID_UUID_LEN + sizeof("/" SLOT_SOCKET)], to[ID_UUID_LEN + 8];
+    snprintf(from, sizeof(from), "%s/%s", sandbox->record.id, SLOT_SOCKET);
+    snprintf(to, sizeof(to), "%s.sock", sandbox->record.id);
+    if (renameat(state->sandboxes_fd, from, state->run_fd, to) < 0)
+        return error_set_errno(err, errno, "cannot name the sandbox's socket");
+    return 0;
 }
 
 /* The slot ends, and takes with it what was made for the sandbox so far. */
 static void give_up_slot(struct sandbox *sandbox, struct slot *slot)
 {
     struct launcher *launcher = sandbox->launcher;
-    char name[ID_UUID_LEN + 8];
-    snprintf(name, sizeof(name), "%s.sock", sandbox->record.id);
-    unlinkat(launcher->state.run_fd, name, 0);
-    slot_discard(slot, remove_detach(launcher, sandbox->record.id, sandbox->record.range));
+    struct error err = ERROR_INIT;
+    char *directory = NULL;
+    if (sandbox->has_directory &&
+        remove_detach(launcher, sandbox->record.id, sandbox->record.range, &directory, &err) < 0) {
+        log_warn("sandbox %s: %s", sandbox->record.id, err.message);
+        directory = remove_in_place(sandbox->record.id);
+    }
+    sandbox->has_directory = false;
+    slot_discard(slot, directory);
 }
 
 /* The exit source is watched by now. */
@@ -536,19 +577,26 @@ static void become(struct sandbox *sandbox, struct slot *slot)
     log_debug("sandbox %s runs as process %d", sandbox->record.id, (int)sandbox->record.pid);
 }
 
-/* The record is there before the slot is told: from then on it lives even if this launcher dies,
- * and the next one must find it. */
+/* In this order: a slot lives without us only when its record is there, and there is a sandbox only
+ * when it does. */
 void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
 {
     struct error err = ERROR_INIT;
     unqueue(sandbox);
     fill_record(sandbox, slot);
-    if (set_first_limits(sandbox, &err) < 0 || take_files(sandbox, slot, &err) < 0) {
-        give_up_slot(sandbox, slot);
-        sandbox_failed(sandbox, &err);
-    } else if (slot_hand_over(slot) < 0) {
+    int r = set_first_limits(sandbox, &err);
+    if (r == 0)
+        r = take_files(sandbox, slot, &err);
+    if (r == 0 && slot_hand_over(slot) < 0) {
         give_up_slot(sandbox, slot);
         enqueue_first(sandbox); /* dead before it was somebody's: another one will do */
+        return;
+    }
+    if (r == 0)
+        r = publish_socket(sandbox, &err);
+    if (r < 0) {
+        give_up_slot(sandbox, slot);
+        sandbox_failed(sandbox, &err);
     } else {
         become(sandbox, slot);
     }

@@ -144,20 +144,28 @@ static void note_report(struct slot *slot, const struct slot_report *report)
     }
 }
 
-/* Read what there is. False at the end of the stream. */
+/* Read what there is. False at the end of the stream. A slot that cannot be heard is of no use: it
+ * is ended, of which its pidfd tells. */
 static bool read_reports(struct slot *slot)
 {
     struct slot_report report;
     for (;;) {
         ssize_t n = recv(slot->control_fd, &report, sizeof(report), MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 && errno == EAGAIN;
-        if (n == 1)
-            slot->serves = true;
-        else if (n == (ssize_t)sizeof(report))
+        if (n == (ssize_t)sizeof(report)) {
             note_report(slot, &report);
+            continue;
+        }
+        if (n == 1) {
+            slot->serves = true;
+            continue;
+        }
+        if (n >= 0 || errno == EAGAIN)
+            return n < 0;
+        if (errno == EINTR)
+            continue;
+        log_warn("cannot hear a slot: %s", strerror(errno));
+        process_signal(slot->pidfd, SIGKILL);
+        return false;
     }
 }
 
@@ -308,7 +316,7 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
         r = watch_slot(slot, err);
     if (r < 0) {
         if (slot->pidfd >= 0)
-            process_signal(slot->pidfd, SIGKILL);
+            process_end(slot->pidfd);
         remove_later(launcher, slot->directory, slot->cgroup, slot->range);
         free_slot(slot);
     } else if (sandbox != NULL) {
@@ -449,10 +457,7 @@ void slot_free_all(struct launcher *launcher)
 {
     while (launcher->slots.list != NULL) {
         struct slot *slot = launcher->slots.list;
-        siginfo_t info;
-        process_signal(slot->pidfd, SIGKILL);
-        while (waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED) < 0 && errno == EINTR)
-            ;
+        process_end(slot->pidfd);
         cgroup_remove(&launcher->cgroups, slot->cgroup);
         file_remove_tree_at(launcher->state.loose_fd, slot->directory, NULL);
         free_slot(slot);
