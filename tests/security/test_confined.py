@@ -47,6 +47,7 @@ def session_keyrings(uid):
 class Confined(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
+        cls.keyrings = {uid: session_keyrings(uid) for uid in range(0x20000000, 0x20000000 + 64 * 65536, 65536)}
         cls.server = Server()
         cls.server.__enter__()
         cls.box = cls.server.create()
@@ -106,15 +107,26 @@ class Confined(unittest.TestCase):
         self.box.request("DELETE", f"/pty/{session}")
 
     def test_descriptors_of_execd(self):
+        """No directory of the host; a file of the host only as something to execute."""
         box = self.server.create()
         kinds = r"^(/dev/null|(socket|pipe):\[\d+\]|anon_inode:\[(eventpoll|eventfd|timerfd|signalfd|pidfd)\]" \
                 r"|.*/cgroup\.procs|/memfd:.*|/tmp/.*\(deleted\)|/proc.*)$"
-        entries = list(Path(f"/proc/{self.execd(box)}/fd").iterdir())
+        pid = self.execd(box)
+        entries = list(Path(f"/proc/{pid}/fd").iterdir())
         self.assertGreater(len(entries), 3)
         for entry in entries:
-            target = os.readlink(entry)
-            self.assertRegex(target, kinds, f"descriptor {entry.name} of execd")
-            self.assertNotIn(str(self.server.state), target)
+            info = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text()
+            flags = int(re.search(r"^flags:\s+(\d+)", info, re.MULTILINE).group(1), 8)
+            if not (flags & os.O_PATH and entry.is_file()):
+                self.assertRegex(os.readlink(entry), kinds, f"descriptor {entry.name} of execd")
+        box.delete()
+
+    def test_programs_of_the_host_cannot_be_looked_at(self):
+        """Those that are started by descriptor: neither their place on the host nor the file itself."""
+        box = self.server.create()
+        told = box.output("for f in /proc/[0-9]*/exe; do readlink $f || true; done 2>/dev/null")
+        self.assertNotIn(str(self.server.state), told)
+        self.assertNotIn("launcher", told)
         box.delete()
 
     def test_core_dumps_are_off_and_stay_off(self):
@@ -128,12 +140,9 @@ class Confined(unittest.TestCase):
         self.assertEqual(self.box.output("chrt -f 1 true 2>/dev/null || nice -n -1 true 2>&1 | grep -c nice"), "1")
 
     def test_own_session_keyring(self):
-        """The kernel tells a user which keyrings are his: a new sandbox brings a new session keyring."""
-        before = {uid: session_keyrings(uid) for uid in range(0x20000000, 0x20000000 + 64 * 65536, 65536)}
-        box = self.server.create()
-        uid = int(Path(f"/proc/{self.execd(box)}/uid_map").read_text().split()[1])
-        self.assertTrue(session_keyrings(uid) - before[uid])
-        box.delete()
+        """The kernel tells a user which keyrings are his: a sandbox brings a new session keyring."""
+        uid = int(Path(f"/proc/{self.execd(self.box)}/uid_map").read_text().split()[1])
+        self.assertTrue(session_keyrings(uid) - self.keyrings[uid])
 
     def test_kernel_says_so(self):
         status = self.box.output("grep -E '^(NoNewPrivs|Seccomp|Seccomp_filters|CapInh|CapAmb):' /proc/self/status")

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
@@ -151,12 +152,14 @@ static void test_sockets(void **state)
     assert_int_not_equal(answer(SYS_socket, AF_ALG | 1ul << 32, SOCK_SEQPACKET, 0), 0);
 }
 
-static void test_terminal_input(void **state)
+static void test_device_requests(void **state)
 {
     (void)state;
     assert_int_equal(answer(SYS_ioctl, 999, TIOCSTI, 0), EPERM);
     assert_int_equal(answer(SYS_ioctl, 999, TIOCLINUX, 0), EPERM);
     assert_int_equal(answer(SYS_ioctl, 999, TIOCSTI | 1ul << 32, 0), EPERM);
+    assert_int_equal(answer(SYS_ioctl, 999, TIOCSETD, 0), EPERM);
+    assert_int_equal(answer(SYS_ioctl, 999, SIOCBRADDBR, 0), EPERM);
 }
 
 static void test_personality(void **state)
@@ -237,7 +240,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_unknown_is_absent),
         cmocka_unit_test(test_sockets),
-        cmocka_unit_test(test_terminal_input),
+        cmocka_unit_test(test_device_requests),
         cmocka_unit_test(test_personality),
         cmocka_unit_test(test_core_limit),
         cmocka_unit_test(test_shared_resources),
