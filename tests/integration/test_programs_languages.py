@@ -148,6 +148,16 @@ if __name__ == "__main__":
         self.write("Main.java", JAVA)
         self.assertEqual(self.sh("javac Main.java && java Main"), "5050 true\nchild")
 
+    def test_java_sees_its_limits(self):
+        box = self.server.create(resourceLimits={"memory": "512Mi", "cpu": "1"})
+        self.addCleanup(box.delete)
+        text = box.output("java -XX:+PrintFlagsFinal -version 2>/dev/null | awk '$2 == \"MaxHeapSize\" {print $4}'; "
+                          "echo 'System.out.println(Runtime.getRuntime().availableProcessors());' | "
+                          "jshell -s - 2>/dev/null", timeout=240_000)
+        heap, processors = text.split()
+        self.assertEqual(int(heap), 128 << 20)  # a quarter
+        self.assertEqual(processors, "1")
+
     def test_go(self):
         self.write("main.go", GO)
         self.assertEqual(self.sh("go build -o main main.go && ./main"), "5050 child")
