@@ -57,6 +57,8 @@ struct cgroups {
     unsigned count;
     struct cgroup_hierarchy items[CGROUP_CONTROLLERS];
     int of[CGROUP_CONTROLLERS]; /* index of the hierarchy that has the controller, or -1 */
+    char *cpuset; /* v1: an empty group for show, since the JVM minds limits only where it finds
+                   * this controller mounted; NULL: none */
     struct cgroup_device device;
     unsigned next_slot;
 };
@@ -88,6 +90,7 @@ struct cgroup_usage {
  * make no sense are passed over. */
 struct cgroup_mounts {
     char *v1[CGROUP_CONTROLLERS];
+    char *cpuset; /* of v1 */
     char *v2;
 };
 void cgroup_mounts_parse(const char *mountinfo, struct cgroup_mounts *ret);

@@ -73,6 +73,8 @@ static void parse_line(char *line, struct cgroup_mounts *mounts)
         mounts->v2 = unescape(point);
     if (!str_equal(type, "cgroup"))
         return;
+    if (mounts->cpuset == NULL && cgroup_list_has(options, ",", "cpuset"))
+        mounts->cpuset = unescape(point);
     for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
         if (mounts->v1[i] == NULL &&
             cgroup_list_has(options, ",", cgroup_controller_name(i, false)))
@@ -93,6 +95,7 @@ void cgroup_mounts_done(struct cgroup_mounts *mounts)
 {
     for (int i = 0; i < CGROUP_CONTROLLERS; i++)
         free(TAKE_PTR(mounts->v1[i]));
+    free(TAKE_PTR(mounts->cpuset));
     free(TAKE_PTR(mounts->v2));
 }
 

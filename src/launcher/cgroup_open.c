@@ -123,6 +123,14 @@ static int open_v1(struct cgroups *groups, const struct cgroup_mounts *mounts, c
     return 0;
 }
 
+/* Nothing is lost when it cannot be made but the JVM's view of its limits. */
+static void make_cpuset(struct cgroups *groups, const char *mount, const char *relative)
+{
+    AUTO_CLOSE int fd = -1;
+    if (mount != NULL && open_group(mount, relative, false, &fd) == 0)
+        groups->cpuset = mem_printf("%s/%s", mount, relative);
+}
+
 static int open_v2(struct cgroups *groups, const char *mount, const char *relative,
                    struct error *err)
 {
@@ -205,6 +213,8 @@ int cgroup_open(struct cgroups *groups, const char *parent, const char *instance
         cgroup_close(groups);
         return r;
     }
+    if (!groups->v2)
+        make_cpuset(groups, mounts.cpuset, relative);
     cgroup_find_device(state_path, &groups->device);
     start_counting_io(groups);
     weigh_more(groups);
@@ -214,6 +224,9 @@ int cgroup_open(struct cgroups *groups, const char *parent, const char *instance
 
 void cgroup_close(struct cgroups *groups)
 {
+    if (groups->cpuset != NULL)
+        rmdir(groups->cpuset);
+    free(TAKE_PTR(groups->cpuset));
     for (unsigned i = 0; i < groups->count; i++) {
         unlinkat(groups->items[i].fd, CGROUP_EXECD, AT_REMOVEDIR);
         rmdir(groups->items[i].path); /* both are refused while a sandbox lives in it */

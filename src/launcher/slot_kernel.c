@@ -94,30 +94,34 @@ static int mount_dev_parts(struct slot_context *slot)
     return r;
 }
 
-/* The sandbox's own groups, read-only: runtimes size their heaps and pools by them. `work` where it
- * exists, since the limits that count are there. */
+static int show_group(const char *path, int cgroup_fd, const char *name)
+{
+    AUTO_CLOSE int group = mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
+    if (group < 0)
+        return group;
+    if (mkdirat(cgroup_fd, name, 0755) < 0)
+        return -errno;
+    return mounts_attach(group, cgroup_fd, name);
+}
+
+/* The sandbox's own groups, read-only: runtimes size their heaps and pools by them. */
 static int show_cgroups(struct slot_context *slot, int cgroup_fd)
 {
     const struct cgroups *groups = &slot->plan.cgroups;
-    for (unsigned i = 0; i < groups->count; i++) {
-        char path[PATH_MAX];
-        const char *inside = groups->items[i].inside;
-        if (inside == NULL)
-            continue;
-        snprintf(path, sizeof(path), "%s/%s%s", groups->items[i].path, slot->plan.cgroup,
-                 groups->v2 ? "/work" : "");
+    char path[PATH_MAX];
+    if (groups->v2) {
+        snprintf(path, sizeof(path), "%s/%s/work", groups->items[0].path, slot->plan.cgroup);
         AUTO_CLOSE int group =
             mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
-        if (group < 0)
-            return group;
-        if (!groups->v2 && mkdirat(cgroup_fd, inside, 0755) < 0)
-            return -errno;
-        int r = groups->v2 ? mounts_attach(group, slot->scratch_fd, "sys/fs/cgroup")
-                           : mounts_attach(group, cgroup_fd, inside);
-        if (r < 0)
-            return r;
+        return group < 0 ? group : mounts_attach(group, slot->scratch_fd, "sys/fs/cgroup");
     }
-    return 0;
+    int r = groups->cpuset != NULL ? show_group(groups->cpuset, cgroup_fd, "cpuset") : 0;
+    for (unsigned i = 0; i < groups->count && r == 0; i++) {
+        snprintf(path, sizeof(path), "%s/%s", groups->items[i].path, slot->plan.cgroup);
+        if (groups->items[i].inside != NULL)
+            r = show_group(path, cgroup_fd, groups->items[i].inside);
+    }
+    return r;
 }
 
 /* Of the host's /sys only what programs size themselves by: processors, memory nodes, huge pages.

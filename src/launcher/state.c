@@ -142,7 +142,8 @@ static int copy_execd(struct state *state, const char *source_path, struct error
     return 0;
 }
 
-/* Its name is what `ps` shows. */
+/* Its name is what `ps` shows. It cannot be read inside, as execd's cannot: its path is the host's,
+ * and a lock on it would be seen by all sandboxes. */
 static int write_idle(struct state *state, struct error *err)
 {
     size_t length;
@@ -152,7 +153,7 @@ static int write_idle(struct state *state, struct error *err)
     AUTO_CLOSE int fd =
         openat(state->launcher_fd, "tail", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
     int r = fd < 0 ? -errno : file_write_all(fd, program, length);
-    if (r == 0 && fchmod(fd, 0555) < 0)
+    if (r == 0 && fchmod(fd, 0111) < 0)
         r = -errno;
     if (r == 0)
         state->idle_fd = openat(state->launcher_fd, "tail", O_PATH | O_NOFOLLOW | O_CLOEXEC);
