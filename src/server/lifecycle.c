@@ -119,7 +119,10 @@ static int refuse_unavailable(struct error *err)
 static struct error runtime_error(const struct error *err, const char *doing, const char *id)
 {
     struct error told = *err;
-    if (err->code != ERR_LIMIT && err->code != ERR_UNAVAILABLE && err->code != ERR_INVALID)
+    /* What this machine cannot do, a limit above all, is wrong in a request to it. */
+    if (err->code == ERR_UNSUPPORTED)
+        told.code = ERR_INVALID;
+    else if (err->code != ERR_LIMIT && err->code != ERR_UNAVAILABLE && err->code != ERR_INVALID)
         told.code = ERR_INTERNAL;
     error_wrap(&told, "cannot %s sandbox %s", doing, id);
     return told;
