@@ -295,7 +295,6 @@ static void discard(struct sandbox *sandbox, struct peer_reply reply)
     peer_answer(launcher, reply, NULL, NULL);
     remove_later(launcher, loose, sandbox->record.cgroup, sandbox->record.range);
     forget(sandbox);
-    forget(sandbox);
 }
 
 /* Whatever became of the process that should have done it: the sandbox is to end. */
