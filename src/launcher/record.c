@@ -87,7 +87,7 @@ static bool take_end(const char **at, struct record *record)
 
 static bool take_version_1(const char **at, struct record *record)
 {
-    strcpy(record->image, "host"); /* there was no other */
+    memcpy(record->image, "host", sizeof("host")); /* there was no other */
     return take_process(at, record) && take_end(at, record);
 }
 

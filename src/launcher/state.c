@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/fs.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
-#include <time.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -21,8 +22,7 @@
 #include "launcher/idle.h"
 
 #define EXECD_MAX       (256ll << 20)
-#define LOCK_PAUSE_MS   10
-#define LOCK_TRIES      100
+#define LOCK_WAIT_S     1
 #define SOCKET_PATH_MAX 107 /* of a unix socket, without NUL */
 
 /* FNV-1a: short, stable, and nobody's secret depends on it. */
@@ -74,17 +74,25 @@ static int wait_for_slots(const struct state *state, struct error *err)
     return r < 0 ? error_set_errno(err, errno, "cannot lock '%s/mount'", state->launcher_path) : 0;
 }
 
+static void lock_is_late(int signal_number)
+{
+    (void)signal_number; /* that it came interrupts the wait */
+}
+
 /* A child of a launcher that was killed just after it made that child has the lock, too, until it
  * has closed what it does not need: a moment, which is worth waiting for. */
 static int take_lock(int fd)
 {
-    static const struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * 1000000};
-    for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
-        if (errno != EWOULDBLOCK || i == LOCK_TRIES)
-            return -errno;
-        nanosleep(&pause, NULL);
-    }
-    return 0;
+    const struct sigaction late = {.sa_handler = lock_is_late}; /* without SA_RESTART */
+    const struct itimerval wait = {.it_value.tv_sec = LOCK_WAIT_S, .it_interval.tv_usec = 100000};
+    const struct itimerval none = {0};
+    struct sigaction before;
+    if (sigaction(SIGALRM, &late, &before) < 0 || setitimer(ITIMER_REAL, &wait, NULL) < 0)
+        return -errno;
+    int r = flock(fd, LOCK_EX) < 0 ? -errno : 0;
+    setitimer(ITIMER_REAL, &none, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    return r == -EINTR ? -EWOULDBLOCK : r;
 }
 
 static int make_dirs(struct state *state, struct error *err)
