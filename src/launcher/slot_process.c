@@ -93,6 +93,7 @@ void slot_process_run(const struct slot_plan *plan)
         .socket_fd = -1,
         .sandbox_fd = -1,
         .root_fd = -1,
+        .score_fd = -1,
     };
     int r = settle(&slot);
     if (r < 0) {

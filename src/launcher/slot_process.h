@@ -76,6 +76,7 @@ struct slot_context {
     int root_fd;
     int work_fds[CGROUP_WORK_FDS_MAX]; /* with which execd's children join their group */
     unsigned work_count;
+    int score_fd; /* /proc/self/oom_score_adj */
 };
 
 struct slot_step {
