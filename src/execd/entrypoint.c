@@ -17,6 +17,7 @@
 #include "execd/argv.h"
 #include "execd/make_dirs.h"
 #include "execd/reply.h"
+#include "execd/workgroup.h"
 #include "http/json.h"
 
 enum state { STARTING, RUNNING, OVER };
@@ -229,6 +230,7 @@ static void settle_start(struct execd_entrypoint *entrypoint)
     entrypoint->report = fd_close(entrypoint->report);
     if (r > 0) {
         entrypoint->state = RUNNING;
+        execd_workgroup_spare(entrypoint->pid);
         adopt_settings(entrypoint->execd, &entrypoint->settings);
         settings_done(&entrypoint->settings);
         if (entrypoint->exchange != NULL)

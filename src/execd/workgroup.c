@@ -3,9 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
+
+#define OOM_SCORE_STEP 100 /* as the launcher has it: a tenth of the memory there is */
 
 static int work_fds[EXECD_WORKGROUP_FDS_MAX];
 static size_t work_count;
@@ -69,4 +74,17 @@ int execd_workgroup_join_in_child(void)
         return -1;
     }
     return 0;
+}
+
+void execd_workgroup_spare(pid_t pid)
+{
+    char path[48], text[24];
+    uint64_t score = work_count > 0 ? read_number("/proc/self/oom_score_adj") : UINT64_MAX;
+    if (score == UINT64_MAX || score < OOM_SCORE_STEP)
+        return;
+    snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+    int length = snprintf(text, sizeof(text), "%d", (int)(score - OOM_SCORE_STEP));
+    AUTO_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, (size_t)length) < 0)
+        log_debug("the entrypoint is not spared when memory runs out: %s", strerror(errno));
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 
@@ -21,3 +22,9 @@ bool execd_workgroup_exists(void);
  * allowed beyond its limit of processes, so that is looked at here: EAGAIN when the group has more
  * than it may with this one. */
 int execd_workgroup_join_in_child(void);
+
+/* The launcher has given us, and so all that is started here, a higher out-of-memory score. Take
+ * that back for the entrypoint, once it runs: files in memory belong to nobody, and when they have
+ * used it up the kernel shall rather end a command than the process with which the sandbox ends.
+ * Where it is not allowed, so be it. */
+void execd_workgroup_spare(pid_t pid);

@@ -28,14 +28,18 @@ static int open_recorded(const struct launcher *launcher, const struct record *r
     return TAKE_FD(pidfd);
 }
 
-static int read_record(struct launcher *launcher, const char *name, struct record *ret,
-                       struct error *err)
+static int read_record(int parent_fd, const char *name, struct record *ret, struct error *err)
 {
-    AUTO_CLOSE int dir =
-        openat(launcher->state.sandboxes_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_CLOSE int dir = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
         return error_set_errno(err, errno, "cannot open '%s'", name);
-    int r = record_read(dir, ret, err);
+    return record_read(dir, ret, err);
+}
+
+static int read_own_record(struct launcher *launcher, const char *name, struct record *ret,
+                           struct error *err)
+{
+    int r = read_record(launcher->state.sandboxes_fd, name, ret, err);
     if (r == 0 && !str_equal(ret->id, name))
         r = error_set(err, ERR_INVALID, "record is of another sandbox");
     return r;
@@ -67,7 +71,7 @@ static int adopt_one(struct launcher *launcher, const char *name, struct error *
 {
     struct record record = {0};
     struct error reason = ERROR_INIT;
-    int r = read_record(launcher, name, &record, &reason);
+    int r = read_own_record(launcher, name, &record, &reason);
     if (r < 0 && reason.sys != 0 && reason.sys != ENOENT && reason.sys != ENOTDIR) {
         /* Nothing is known about it, so nothing may be done to it: it may well be alive. */
         *err = reason;
@@ -115,6 +119,19 @@ static int for_each_name(int dir_fd, int (*each)(struct launcher *, const char *
     return r;
 }
 
+/* One whose removal had begun, and which may not have been killed yet. */
+static int end_loose(struct launcher *launcher, const char *name, struct error *err)
+{
+    (void)err;
+    struct record record;
+    if (read_record(launcher->state.loose_fd, name, &record, NULL) < 0)
+        return 0; /* of a slot */
+    AUTO_CLOSE int pidfd = open_recorded(launcher, &record);
+    if (pidfd >= 0)
+        process_signal(pidfd, SIGKILL);
+    return 0;
+}
+
 /* Sockets of sandboxes that are gone. */
 static int check_socket(struct launcher *launcher, const char *name, struct error *err)
 {
@@ -143,6 +160,8 @@ static void check_group(void *context, const char *name)
 int adopt_all(struct launcher *launcher, struct error *err)
 {
     int r = for_each_name(launcher->state.sandboxes_fd, adopt_one, launcher, err);
+    if (r == 0)
+        r = for_each_name(launcher->state.loose_fd, end_loose, launcher, err);
     if (r == 0)
         r = for_each_name(launcher->state.run_fd, check_socket, launcher, err);
     if (r < 0)

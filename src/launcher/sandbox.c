@@ -261,25 +261,34 @@ static void tell_exit(const struct sandbox *sandbox)
     peer_broadcast(sandbox->launcher, &event);
 }
 
-static int unlink_socket(const struct sandbox *sandbox, struct error *err)
+/* The socket at its public name is the moment at which there is a sandbox: a launcher that finds a
+ * record without it knows that CREATE was not answered, or REMOVE had begun, and clears it away. */
+static int move_socket(const struct sandbox *sandbox, bool publish, struct error *err)
 {
-    char name[ID_UUID_LEN + 8];
-    snprintf(name, sizeof(name), "%s.sock", sandbox->record.id);
-    if (unlinkat(sandbox->launcher->state.run_fd, name, 0) < 0 && errno != ENOENT)
-        return error_set_errno(err, errno, "cannot remove its socket");
+    const struct state *state = &sandbox->launcher->state;
+    char ours[ID_UUID_LEN + sizeof("/" SLOT_SOCKET)], theirs[ID_UUID_LEN + 8];
+    snprintf(ours, sizeof(ours), "%s/%s", sandbox->record.id, SLOT_SOCKET);
+    snprintf(theirs, sizeof(theirs), "%s.sock", sandbox->record.id);
+    int r = publish ? renameat(state->sandboxes_fd, ours, state->run_fd, theirs)
+                    : renameat(state->run_fd, theirs, state->sandboxes_fd, ours);
+    if (r < 0 && (publish || errno != ENOENT))
+        return error_set_errno(err, errno, "cannot move the sandbox's socket");
     return 0;
 }
 
-/* Its files go out of sight. Moving its directory is the moment at which it is gone: a launcher
- * killed before that finds a sandbox that has ended, or one without a socket, which it clears; one
- * killed after it finds nothing but things to delete. If it cannot be moved, the sandbox stays, and
- * whoever asked is told: false. */
+/* Its files go out of sight, with the socket among them. If they cannot, the sandbox stays as it
+ * is, and whoever asked is told: false. */
 static bool detach(struct sandbox *sandbox, struct peer_reply reply, char **ret_loose)
 {
     const struct record *record = &sandbox->record;
     struct error err = ERROR_INIT;
-    if (unlink_socket(sandbox, &err) == 0 &&
-        remove_detach(sandbox->launcher, record->id, record->range, ret_loose, &err) == 0)
+    int r = move_socket(sandbox, false, &err);
+    if (r == 0) {
+        r = remove_detach(sandbox->launcher, record->id, record->range, ret_loose, &err);
+        if (r < 0)
+            move_socket(sandbox, true, NULL);
+    }
+    if (r == 0)
         return true;
     log_error("sandbox %s: %s", record->id, err.message);
     peer_answer(sandbox->launcher, reply, &err, NULL);
@@ -311,32 +320,32 @@ static void disk_is_dropped(struct launcher *launcher, const char *id,
 
 /* What the sandbox has written to a loop file and the kernel has not would be written first, though
  * it is deleted next. Whether that is being taken care of, and its end with it. */
-static bool drop_disk(struct sandbox *sandbox)
+static bool drop_disk(struct sandbox *sandbox, int dir_fd)
 {
     struct launcher *launcher = sandbox->launcher;
     const char *id = sandbox->record.id;
     if (launcher->disks.way != DISK_LOOP || sandbox->record.limits.disk_bytes == 0 ||
-        sandbox->record.frozen || sandbox->killing != MESSAGE_EXIT_NONE ||
-        disk_change_pending(launcher, id))
-        return false;
-    AUTO_CLOSE int dir = sandbox_open_directory(sandbox, NULL);
-    if (dir < 0 || disk_change_drop(launcher, id, dir, sandbox->pidfd, disk_is_dropped, NULL) < 0)
+        sandbox->record.frozen || sandbox->killing != MESSAGE_EXIT_NONE || dir_fd < 0 ||
+        disk_change_pending(launcher, id) ||
+        disk_change_drop(launcher, id, dir_fd, sandbox->pidfd, disk_is_dropped, NULL) < 0)
         return false;
     sandbox->killing = MESSAGE_EXIT_KILLED;
     return true;
 }
 
-/* A process that was killed may take longer to end than anybody wants to wait: for everybody else
- * the sandbox is gone now. */
+/* Its files go first: a launcher killed in between leaves a sandbox that nobody has, which the next
+ * one ends. A process that was killed may take longer to end than anybody wants to wait; for
+ * everybody else the sandbox is gone now. */
 static void discard_running(struct sandbox *sandbox, struct peer_reply reply)
 {
     struct launcher *launcher = sandbox->launcher;
     const struct record *record = &sandbox->record;
+    AUTO_CLOSE int dir = sandbox_open_directory(sandbox, NULL);
     AUTO_FREE char *loose = NULL;
-    if (!drop_disk(sandbox))
-        sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
     if (!detach(sandbox, reply, &loose))
-        return; /* it ends all the same, and can be removed then */
+        return;
+    if (!drop_disk(sandbox, dir))
+        sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
     loop_unwatch(&launcher->loop, &sandbox->exit_source);
     launcher->sandboxes.running--;
     sandbox->state = SANDBOX_EXITED;
@@ -500,19 +509,6 @@ static int take_files(struct sandbox *sandbox, const struct slot *slot, struct e
     return record_write(dir, &sandbox->record, err);
 }
 
-/* The moment at which there is a sandbox: a launcher that finds a record without a socket knows
- * that CREATE was not answered and clears it away. */
-static int publish_socket(const struct sandbox *sandbox, struct error *err)
-{
-    const struct state *state = &sandbox->launcher->state;
-    char from[ID_UUID_LEN + sizeof("/" SLOT_SOCKET)], to[ID_UUID_LEN + 8];
-    snprintf(from, sizeof(from), "%s/%s", sandbox->record.id, SLOT_SOCKET);
-    snprintf(to, sizeof(to), "%s.sock", sandbox->record.id);
-    if (renameat(state->sandboxes_fd, from, state->run_fd, to) < 0)
-        return error_set_errno(err, errno, "cannot name the sandbox's socket");
-    return 0;
-}
-
 /* The slot ends, and takes with it what was made for the sandbox so far. */
 static void give_up_slot(struct sandbox *sandbox, struct slot *slot)
 {
@@ -592,7 +588,7 @@ void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
         return;
     }
     if (r == 0)
-        r = publish_socket(sandbox, &err);
+        r = move_socket(sandbox, true, &err);
     if (r < 0) {
         give_up_slot(sandbox, slot);
         sandbox_failed(sandbox, &err);

@@ -21,12 +21,16 @@
 #include "base/file.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "launcher/nofile.h"
 #include "launcher/slot_process.h"
 
+#define OOM_SCORE_STEP 100 /* of 1000, which is all the memory there is */
+#define OOM_SCORE_MAX  1000
+
 /* Where the last process_settle() puts what is left; execd is told about the first three and the
  * last. */
-enum { LISTEN_FD = 3, CONTROL_FD, IDLE_FD, EXECD_FD, USERNS_FD, WORK_FD };
+enum { LISTEN_FD = 3, CONTROL_FD, IDLE_FD, EXECD_FD, USERNS_FD, SCORE_FD, WORK_FD };
 
 /* What root may do inside: care for files and processes of its own range of ids, become other users
  * of it, chroot. Whatever concerns the machine, its devices or its network is not here. */
@@ -116,10 +120,18 @@ static int set_rlimits(struct slot_context *slot)
     return 0;
 }
 
+/* While it can be opened; see raise_score(). */
+static int open_score(struct slot_context *slot)
+{
+    slot->score_fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    return slot->score_fd < 0 ? -errno : 0;
+}
+
 static int close_files(struct slot_context *slot)
 {
-    int keep[WORK_FD - LISTEN_FD + CGROUP_WORK_FDS_MAX] = {
-        slot->socket_fd, slot->control_fd, slot->idle_fd, slot->execd_fd, slot->userns_fd};
+    int keep[WORK_FD - LISTEN_FD + CGROUP_WORK_FDS_MAX] = {slot->socket_fd, slot->control_fd,
+                                                           slot->idle_fd,   slot->execd_fd,
+                                                           slot->userns_fd, slot->score_fd};
     unsigned count = WORK_FD - LISTEN_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
         keep[count++] = slot->work_fds[i];
@@ -131,6 +143,7 @@ static int close_files(struct slot_context *slot)
     slot->idle_fd = IDLE_FD;
     slot->execd_fd = EXECD_FD;
     slot->userns_fd = USERNS_FD;
+    slot->score_fd = SCORE_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
         slot->work_fds[i] = WORK_FD + (int)i;
     return 0;
@@ -183,6 +196,22 @@ static int drop_capabilities(struct slot_context *slot)
     return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }
 
+/* What runs in a sandbox goes before what runs beside it, and a command before the entrypoint, for
+ * which execd takes this back. When the capabilities are gone, since what they set is a floor. */
+static int raise_score(struct slot_context *slot)
+{
+    char text[16] = "";
+    if (pread(slot->score_fd, text, sizeof(text) - 1, 0) < 0)
+        return -errno;
+    int64_t score = 0;
+    text[strcspn(text, "\n")] = '\0';
+    if (str_to_i64(text, -OOM_SCORE_MAX, OOM_SCORE_MAX, &score) < 0)
+        return -EINVAL;
+    int length = snprintf(text, sizeof(text), "%d",
+                          (int)MIN(score + OOM_SCORE_STEP, (int64_t)OOM_SCORE_MAX));
+    return pwrite(slot->score_fd, text, (size_t)length, 0) < 0 ? -errno : 0;
+}
+
 static int set_no_new_privileges(struct slot_context *slot)
 {
     (void)slot;
@@ -212,11 +241,13 @@ const struct slot_step slot_confine_steps[] = {
     {"make the root read-only", lock_root},
     {"open /dev/null", open_null},
     {"set the resource limits", set_rlimits},
+    {"open its out-of-memory score", open_score},
     {"close what a sandbox does not need", close_files},
     {"enter the user namespace", enter_user_namespace},
     {"become root of it", become_root},
     {"make a keyring", make_keyring},
     {"drop capabilities", drop_capabilities},
+    {"raise its out-of-memory score", raise_score},
     {"set no_new_privs", set_no_new_privileges},
     {"pass on what execd needs", pass_on_files},
     {"load the system call filter", load_filter},

@@ -91,6 +91,7 @@ struct slot_context {
     unsigned work_count;
     int image_fd;     /* a directory image's tree, in the air */
     bool has_own_etc; /* /etc is a directory in which hostname and hosts are ours */
+    int score_fd;     /* /proc/self/oom_score_adj */
 };
 
 struct slot_step {

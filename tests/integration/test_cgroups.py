@@ -122,9 +122,14 @@ class Groups(unittest.TestCase):
         wait_until(lambda: sleepers() == set(range(1001, 1006)), what="all of them run")
         processes = self.processes(box)
         self.assertGreaterEqual(len(processes), 8)  # the shells of session and terminal, too
+        scores = {}
         for inside, (pid, words) in processes.items():
             if inside != 1:
                 self.check_in_work(box, pid, words)
+                scores[words] = int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+        # The sandbox ends with its entrypoint: it is not what goes first when memory runs out.
+        entrypoint = scores.pop("sleep 1001")
+        self.assertEqual(set(scores.values()), {entrypoint + 100}, scores)
 
     # --- what is seen ---
 
