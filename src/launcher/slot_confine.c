@@ -46,10 +46,11 @@ static int set_limits(struct slot_context *slot)
     return cgroup_limit_new(&slot->plan.cgroups, slot->plan.cgroup, &none);
 }
 
-/* Into a file that is there and empty: no new inode, no copy-up, no truncation. */
+/* Into a file that is there and empty: no new inode, no copy-up, no truncation. Not blocking,
+ * should it ever be something else after all. */
 static int fill_file(const char *path, const char *text)
 {
-    AUTO_CLOSE int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_CLOSE int fd = open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     return fd < 0 ? -errno : file_write_all(fd, text, strlen(text));
 }
 
