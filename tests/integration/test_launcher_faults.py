@@ -129,9 +129,6 @@ class Faults(SweptLauncher):
     def test_launcher_in_remove_of_an_ended_one(self):
         self.sweep("launcher", REMOVE, self.exited, self.removed)
 
-    def test_waiting_slot_in_create(self):
-        self.sweep("ready", CREATE, self.new_name, self.created)
-
     def test_worker_in_remove(self):
         self.sweep("worker", REMOVE, self.running, self.removed)
 

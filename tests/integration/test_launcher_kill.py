@@ -278,11 +278,8 @@ class Steps(SweptLauncher):
     def test_launcher_in_remove_of_an_ended_one(self):
         self.assertIn("renameat", self.sweep("launcher", REMOVE, self.exited, self.removed))
 
-    def test_waiting_slot_in_create(self):
-        self.assertIn("execveat", self.sweep("ready", CREATE, self.new_name, self.created))
-
     def test_new_slot_in_create(self):
-        self.assertIn("pivot_root", self.sweep("slot", CREATE, self.new_name, self.created))
+        self.assertIn("execveat", self.sweep("slot", CREATE, self.new_name, self.created))
 
     def test_worker_in_remove(self):
         self.assertIn("unlinkat", self.sweep("worker", REMOVE, self.running, self.removed))

@@ -55,10 +55,20 @@ class WatchedLauncher(LauncherTest):
         children = read(f"/proc/{pid}/task/{pid}/children").split()
         return [child for child in children if read(f"/proc/{child}/comm") == name]
 
+    def waiting_slots(self):
+        """Children that have become execd and wait for something, but are no sandbox."""
+        pid = self.process.pid
+        sandboxes = os.listdir(self.state + "/launcher/sandboxes")
+        taken = {self.record(sandbox).get("pid") for sandbox in sandboxes}
+        children = set(read(f"/proc/{pid}/task/{pid}/children").split()) - taken - set(self.own_children())
+        return [child for child in children if system_call(child)]
+
     def is_at_rest(self):
-        """It waits, its slots have become execd, and there are no more directories and groups than it needs."""
+        """It waits, its slots have become execd and wait, and there are no more directories and groups than it
+        needs."""
         call = system_call(self.process.pid)
-        if not call or call[0] not in EPOLL_CALLS or self.own_children():
+        if (not call or call[0] not in EPOLL_CALLS or self.own_children() or
+                len(self.waiting_slots()) != self.slots):
             return False
         there = len(os.listdir(self.state + "/launcher/sandboxes"))
         return (len(os.listdir(self.state + "/launcher/loose")) == self.slots and
