@@ -37,6 +37,8 @@ FATAL = {
     "brk": "memory is out: see base/mem.h",
     "mmap": "memory is out: see base/mem.h",
 }
+# Not LeakSanitizer, which gives up when it ends under our tracer.
+SANITIZER = re.compile("AddressSanitizer|runtime error:|detected memory leaks")
 PR_SET_CHILD_SUBREAPER = 36
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
@@ -62,7 +64,7 @@ class Faults(SweptLauncher):
             return
         log = self.read_log()
         call = re.search(r"call \d+ (\w+)", words)
-        if call is None or call.group(1) not in FATAL or "Sanitizer" in log:
+        if call is None or call.group(1) not in FATAL or SANITIZER.search(log):
             raise Trouble(f"{words}: the launcher ended\n{log}")
         if self.process.returncode == 1 and "error" not in log:
             raise Trouble(f"{words}: the launcher ended without a word\n{log}")
