@@ -160,15 +160,16 @@ static void note_report(struct slot *slot, const struct slot_report *report)
 static bool read_reports(struct slot *slot)
 {
     struct slot_report report;
-    for (;;) {
+    while (!slot->closed && !slot->deaf) {
         ssize_t n = recv(slot->control_fd, &report, sizeof(report), MSG_DONTWAIT);
         if (n == (ssize_t)sizeof(report)) {
             note_report(slot, &report);
             continue;
         }
-        if (n >= 0 || errno == EAGAIN)
-            return n < 0;
-        if (errno == EINTR)
+        slot->closed = n >= 0; /* remembered, since who knew it may ask again */
+        if (n < 0 && errno == EAGAIN)
+            return true;
+        if (n >= 0 || errno == EINTR)
             continue;
         /* The kernel's word for a socket that was closed with something unread in it. */
         if (errno == ECONNRESET) {
@@ -178,8 +179,8 @@ static bool read_reports(struct slot *slot)
             slot->deaf = true;
             process_signal(slot->pidfd, SIGKILL);
         }
-        return false;
     }
+    return false;
 }
 
 /* Whether execve succeeded: announced, then closed without complaint. */
