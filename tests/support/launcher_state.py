@@ -225,8 +225,11 @@ class SweptLauncher(WatchedLauncher):
         or has ended."""
         with Fault(self.process.pid, self.never) as fault:
             fault.arm(role, number, how)
-            result = self.request(kind, body)
-            self.settle()
+            try:
+                result = self.request(kind, body)
+                self.settle()
+            except (TimeoutError, Trouble) as error:
+                raise Trouble(f"{role}, {how} for call {fault.disarm()}: {error}\n{self.read_log()}") from error
             return fault.disarm(), result
 
     def listed(self, sandbox):
