@@ -155,28 +155,39 @@ static void note_report(struct slot *slot, const struct slot_report *report)
     }
 }
 
-/* Read what there is. False at the end of the stream. */
+/* Read what there is. False at the end of the stream. A slot that cannot be heard is of no use: it
+ * is ended, of which its pidfd tells. */
 static bool read_reports(struct slot *slot)
 {
     struct slot_report report;
-    for (;;) {
+    while (!slot->closed && !slot->deaf) {
         ssize_t n = recv(slot->control_fd, &report, sizeof(report), MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
+        if (n == (ssize_t)sizeof(report)) {
+            note_report(slot, &report);
+            continue;
+        }
+        slot->closed = n >= 0; /* remembered, since who knew it may ask again */
+        if (n < 0 && errno == EAGAIN)
+            return true;
+        if (n >= 0 || errno == EINTR)
             continue;
         /* The kernel's word for a socket that was closed with something unread in it. */
-        if (n < 0 && errno == ECONNRESET)
+        if (errno == ECONNRESET) {
             slot->unheard = true;
-        if (n != (ssize_t)sizeof(report))
-            return n < 0 && errno == EAGAIN;
-        note_report(slot, &report);
+        } else {
+            log_warn("cannot hear a slot: %s", strerror(errno));
+            slot->deaf = true;
+            process_signal(slot->pidfd, SIGKILL);
+        }
     }
+    return false;
 }
 
 /* Whether execve succeeded: announced, then closed without complaint. */
 static bool has_started(struct slot *slot)
 {
-    return slot->state == SLOT_STATE_STARTING && !read_reports(slot) && slot->announced &&
-           slot->failure.code == ERR_OK;
+    return slot->state == SLOT_STATE_STARTING && !read_reports(slot) && !slot->deaf &&
+           slot->announced && slot->failure.code == ERR_OK;
 }
 
 /* The process of a slot is gone, expected or not. */
@@ -335,7 +346,7 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
         r = watch_slot(slot, err);
     if (r < 0) {
         if (slot->pidfd >= 0)
-            process_signal(slot->pidfd, SIGKILL);
+            process_end(slot->pidfd);
         remove_later(launcher, slot->directory, slot->cgroup, slot->range);
         free_slot(slot);
     } else if (sandbox != NULL) {
@@ -480,10 +491,7 @@ void slot_free_all(struct launcher *launcher)
 {
     while (launcher->slots.list != NULL) {
         struct slot *slot = launcher->slots.list;
-        siginfo_t info;
-        process_signal(slot->pidfd, SIGKILL);
-        while (waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED) < 0 && errno == EINTR)
-            ;
+        process_end(slot->pidfd);
         if (slot->state != SLOT_STATE_STARTING) {
             cgroup_remove(&launcher->cgroups, slot->cgroup);
             file_remove_tree_at(launcher->state.loose_fd, slot->directory, NULL);
