@@ -6,7 +6,7 @@ set -eu
 
 build="gcc libc6-dev cmake ninja-build pkg-config libuv1-dev libjansson-dev libsqlite3-dev
        libseccomp-dev libcmocka-dev node-llhttp"
-run="bash curl ca-certificates python3"
+run="bash curl ca-certificates e2fsprogs python3"
 test="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm python3 python3-venv python3-pip
       python3-yaml debootstrap procps iproute2 binutils util-linux busybox-static musl-tools vim-tiny
       e2fsprogs qemu-system-x86"

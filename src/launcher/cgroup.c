@@ -229,10 +229,18 @@ int cgroup_frozen(const struct cgroups *groups, const char *name, bool *ret_froz
     return groups->count == 0 ? -ENOTSUP : ops_of(groups)->frozen(groups, name, ret_frozen);
 }
 
-int cgroup_usage(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
+int cgroup_meter(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
 {
     *ret = (struct cgroup_usage){0};
-    return groups->count == 0 ? 0 : ops_of(groups)->usage(groups, name, ret);
+    return groups->count == 0 ? 0 : ops_of(groups)->meter(groups, name, ret);
+}
+
+int cgroup_usage(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
+{
+    int r = cgroup_meter(groups, name, ret);
+    if (r == 0 && groups->count > 0)
+        ops_of(groups)->usage(groups, name, ret);
+    return r;
 }
 
 /* --- limits ----------------------------------------------------------------------------------- */

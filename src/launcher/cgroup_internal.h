@@ -11,7 +11,9 @@ struct cgroup_ops {
     int (*limit_cpu)(const struct cgroups *groups, const char *name, uint32_t millis);
     int (*limit_io)(const struct cgroups *groups, const char *name,
                     const struct cgroup_limits *limits, bool lift);
-    int (*usage)(const struct cgroups *groups, const char *name, struct cgroup_usage *ret);
+    int (*meter)(const struct cgroups *groups, const char *name, struct cgroup_usage *ret);
+    void (*usage)(const struct cgroups *groups, const char *name,
+                  struct cgroup_usage *ret); /* the rest */
     int (*freeze)(const struct cgroups *groups, const char *name, bool frozen);
     int (*frozen)(const struct cgroups *groups, const char *name, bool *ret_frozen);
     int (*kill)(const struct cgroups *groups, const char *name);

@@ -32,11 +32,12 @@ static const char *about_device(const char *line, const struct cgroup_device *de
 {
     unsigned major, minor;
     int length = 0;
-    if (sscanf(line, "%u:%u %n", &major, &minor, &length) != 2 || length == 0)
+    if (*line == '\n' || sscanf(line, "%u:%u%n", &major, &minor, &length) != 2 ||
+        line[length] != ' ')
         return NULL;
     if (device->found && (major != device->major || minor != device->minor))
         return NULL;
-    return line + length;
+    return line + length + 1;
 }
 
 uint64_t cgroup_text_io_v1(const char *text, const struct cgroup_device *device, const char *kind)

@@ -1,9 +1,7 @@
 /* Version 1: a hierarchy for each controller. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -86,18 +84,23 @@ static int limit_io(const struct cgroups *groups, const char *name,
 
 /* --- use -------------------------------------------------------------------------------------- */
 
-static uint64_t read_number(const struct cgroups *groups, enum cgroup_controller controller,
-                            const char *name, const char *file)
+/* -ENOENT only when the group is gone: what is missing otherwise is 0. */
+static int read_number(const struct cgroups *groups, enum cgroup_controller controller,
+                       const char *name, const char *file, uint64_t *ret)
 {
     char text[CGROUP_TEXT_MAX];
-    return cgroup_read(groups, controller, name, file, text) < 0 ? 0 : cgroup_text_number(text);
+    int r = cgroup_read(groups, controller, name, file, text);
+    if (r == 0)
+        *ret = cgroup_text_number(text);
+    return r == -ENOTSUP ? 0 : r;
 }
 
-static uint64_t read_key(const struct cgroups *groups, enum cgroup_controller controller,
-                         const char *name, const char *file, const char *key)
+static void read_key(const struct cgroups *groups, enum cgroup_controller controller,
+                     const char *name, const char *file, const char *key, uint64_t *ret)
 {
     char text[CGROUP_TEXT_MAX];
-    return cgroup_read(groups, controller, name, file, text) < 0 ? 0 : cgroup_text_key(text, key);
+    if (cgroup_read(groups, controller, name, file, text) == 0)
+        *ret = cgroup_text_key(text, key);
 }
 
 static void read_io(const struct cgroups *groups, const char *name, const char *file,
@@ -110,30 +113,35 @@ static void read_io(const struct cgroups *groups, const char *name, const char *
     *ret_write = cgroup_text_io_v1(text, &groups->device, "Write");
 }
 
-static int usage(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
+static int meter(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
 {
-    char text[CGROUP_TEXT_MAX];
-    if (faccessat(groups->items[0].fd, name, F_OK, 0) < 0)
-        return -errno;
-    if (cgroup_has(groups, CGROUP_MEMORY)) {
-        const enum cgroup_controller memory = CGROUP_MEMORY;
-        ret->memory_bytes = read_number(groups, memory, name, "work/memory.usage_in_bytes");
-        ret->memory_peak_bytes =
-            read_number(groups, memory, name, "work/memory.max_usage_in_bytes");
-        ret->memory_refused = read_number(groups, memory, name, "work/memory.failcnt");
-        ret->oom_kills = read_key(groups, memory, name, "work/memory.oom_control", "oom_kill");
-    }
-    if (cgroup_has(groups, CGROUP_PIDS)) {
-        ret->pids = (uint32_t)read_number(groups, CGROUP_PIDS, name, "work/pids.current");
-        ret->pids_refused = read_key(groups, CGROUP_PIDS, name, "work/pids.events", "max");
-    }
-    ret->cpu_ns = read_number(groups, CGROUP_CPUACCT, name, "cpuacct.usage");
-    if (cgroup_read(groups, CGROUP_CPU, name, "cpu.stat", text) == 0)
-        ret->cpu_throttled = cgroup_text_key(text, "nr_throttled");
+    uint64_t pids = 0;
+    int r =
+        read_number(groups, CGROUP_MEMORY, name, "work/memory.usage_in_bytes", &ret->memory_bytes);
+    if (r == 0)
+        r = read_number(groups, CGROUP_CPUACCT, name, "cpuacct.usage", &ret->cpu_ns);
+    if (r == 0)
+        r = read_number(groups, CGROUP_PIDS, name, "work/pids.current", &pids);
+    ret->pids = (uint32_t)pids;
     read_io(groups, name, "blkio.throttle.io_service_bytes", &ret->io_read_bytes,
             &ret->io_write_bytes);
     read_io(groups, name, "blkio.throttle.io_serviced", &ret->io_read_ops, &ret->io_write_ops);
-    return 0;
+    return r;
+}
+
+/* Memory with swap has the same limit as memory alone and is charged first, so that is the counter
+ * that goes up; a kernel without swap accounting has only the other, and some kernels have
+ * forgotten to count. */
+static void usage(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
+{
+    const enum cgroup_controller memory = CGROUP_MEMORY;
+    read_number(groups, memory, name, "work/memory.max_usage_in_bytes", &ret->memory_peak_bytes);
+    if (read_number(groups, memory, name, "work/memory.memsw.failcnt", &ret->memory_refused) < 0)
+        read_number(groups, memory, name, "work/memory.failcnt", &ret->memory_refused);
+    read_key(groups, memory, name, "work/memory.oom_control", "oom_kill", &ret->oom_kills);
+    ret->memory_refused = MAX(ret->memory_refused, ret->oom_kills);
+    read_key(groups, CGROUP_PIDS, name, "work/pids.events", "max", &ret->pids_refused);
+    read_key(groups, CGROUP_CPU, name, "cpu.stat", "nr_throttled", &ret->cpu_throttled);
 }
 
 /* --- freezing and killing --------------------------------------------------------------------- */
@@ -167,6 +175,7 @@ const struct cgroup_ops cgroup_v1_ops = {
     .limit_memory = limit_memory,
     .limit_cpu = limit_cpu,
     .limit_io = limit_io,
+    .meter = meter,
     .usage = usage,
     .freeze = freeze,
     .frozen = frozen,

@@ -130,21 +130,7 @@ static int limit_io(const struct cgroups *groups, const char *name,
 
 /* --- use -------------------------------------------------------------------------------------- */
 
-static void usage_memory(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
-{
-    char text[CGROUP_TEXT_MAX];
-    if (cgroup_read(groups, CGROUP_MEMORY, name, "work/memory.current", text) == 0)
-        ret->memory_bytes = cgroup_text_number(text);
-    if (cgroup_read(groups, CGROUP_MEMORY, name, "work/memory.peak", text) == 0)
-        ret->memory_peak_bytes = cgroup_text_number(text);
-    ret->memory_peak_bytes = MAX(ret->memory_peak_bytes, ret->memory_bytes);
-    if (cgroup_read(groups, CGROUP_MEMORY, name, "work/memory.events", text) == 0) {
-        ret->oom_kills = cgroup_text_key(text, "oom_kill");
-        ret->memory_refused = cgroup_text_key(text, "max");
-    }
-}
-
-static int usage(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
+static int meter(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
 {
     char text[CGROUP_TEXT_MAX];
     int r = read_text(groups, name, "cpu.stat", text); /* also there without the controller */
@@ -152,11 +138,10 @@ static int usage(const struct cgroups *groups, const char *name, struct cgroup_u
         return r;
     ret->cpu_ns = cgroup_text_key(text, "usage_usec") * 1000;
     ret->cpu_throttled = cgroup_text_key(text, "nr_throttled");
-    usage_memory(groups, name, ret);
+    if (cgroup_read(groups, CGROUP_MEMORY, name, "work/memory.current", text) == 0)
+        ret->memory_bytes = cgroup_text_number(text);
     if (cgroup_read(groups, CGROUP_PIDS, name, "work/pids.current", text) == 0)
         ret->pids = (uint32_t)cgroup_text_number(text);
-    if (cgroup_read(groups, CGROUP_PIDS, name, "work/pids.events", text) == 0)
-        ret->pids_refused = cgroup_text_key(text, "max");
     if (cgroup_read(groups, CGROUP_IO, name, "io.stat", text) == 0) {
         ret->io_read_bytes = cgroup_text_io_v2(text, &groups->device, "rbytes");
         ret->io_write_bytes = cgroup_text_io_v2(text, &groups->device, "wbytes");
@@ -164,6 +149,20 @@ static int usage(const struct cgroups *groups, const char *name, struct cgroup_u
         ret->io_write_ops = cgroup_text_io_v2(text, &groups->device, "wios");
     }
     return 0;
+}
+
+static void usage(const struct cgroups *groups, const char *name, struct cgroup_usage *ret)
+{
+    char text[CGROUP_TEXT_MAX];
+    if (cgroup_read(groups, CGROUP_MEMORY, name, "work/memory.peak", text) == 0)
+        ret->memory_peak_bytes = cgroup_text_number(text);
+    ret->memory_peak_bytes = MAX(ret->memory_peak_bytes, ret->memory_bytes);
+    if (cgroup_read(groups, CGROUP_MEMORY, name, "work/memory.events", text) == 0) {
+        ret->oom_kills = cgroup_text_key(text, "oom_kill");
+        ret->memory_refused = cgroup_text_key(text, "max");
+    }
+    if (cgroup_read(groups, CGROUP_PIDS, name, "work/pids.events", text) == 0)
+        ret->pids_refused = cgroup_text_key(text, "max");
 }
 
 /* --- freezing and killing --------------------------------------------------------------------- */
@@ -199,6 +198,7 @@ const struct cgroup_ops cgroup_v2_ops = {
     .limit_memory = limit_memory,
     .limit_cpu = limit_cpu,
     .limit_io = limit_io,
+    .meter = meter,
     .usage = usage,
     .freeze = freeze,
     .frozen = frozen,

@@ -21,9 +21,12 @@
 #include "launcher/idrange.h"
 #include "launcher/mounts.h"
 
-#define MOUNT_POINT    "disk" /* on the scratch */
-#define PROJECT_MARK   0x80000000u
-#define EXT4_RESIZE_FS _IOW('f', 16, uint64_t) /* in no header of the kernel's */
+#define MOUNT_POINT  "disk" /* on the scratch */
+#define PROJECT_MARK 0x80000000u
+/* In no header of the kernel's: */
+#define EXT4_RESIZE_FS _IOW('f', 16, uint64_t)
+#define EXT4_SHUTDOWN  _IOR('X', 125, uint32_t)
+#define EXT4_NO_FLUSH  2u
 
 /* Enlarging an ext4 takes a capability that the root of a container may lack. */
 static bool has_capability(unsigned capability)
@@ -150,6 +153,9 @@ static int make_loop(const struct disks *disks, const struct disk_place *place, 
     if (r < 0)
         return r;
     AUTO_CLOSE int device_fd = device.fd;
+    unlinkat(place->sandbox_fd, DISK_DEVICE, 0); /* of a first try */
+    if (symlinkat(device.path, place->sandbox_fd, DISK_DEVICE) < 0)
+        return -errno;
     AUTO_CLOSE int mount = disk_loop_mount(&device);
     if (mount < 0)
         return mount;
@@ -291,31 +297,71 @@ int disk_check_change(const struct disks *disks, const struct state *state, unsi
     return 0;
 }
 
+/* The file, open for writing, and its device. */
+static int open_running(const struct disks *disks, int dir_fd, int *ret_file,
+                        struct disk_device *ret_device, struct error *err)
+{
+    char hint[DISK_DEVICE_MAX] = "";
+    ssize_t length = readlinkat(dir_fd, DISK_DEVICE, hint, sizeof(hint) - 1);
+    hint[MAX(length, 0)] = '\0';
+    AUTO_CLOSE int file = open_file(dir_fd, O_RDWR);
+    if (file < 0)
+        return error_set_errno(err, -file, "cannot open the sandbox's disk");
+    int r = disk_loop_find(disks->instance, file, hint, ret_device);
+    if (r < 0)
+        return error_set_errno(err, -r, "cannot find the loop device of the sandbox's disk");
+    *ret_file = TAKE_FD(file);
+    return 0;
+}
+
+/* A directory of the file system on it. */
+static int open_root(const struct disk_device *device, struct error *err)
+{
+    AUTO_CLOSE int mount = disk_loop_mount_again(device);
+    if (mount < 0)
+        return error_set_errno(err, -mount, "cannot enter the sandbox's disk");
+    int root = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return root < 0 ? error_set_errno(err, errno, "cannot enter the sandbox's disk") : root;
+}
+
 int disk_grow(const struct disks *disks, int dir_fd, uint64_t bytes, struct error *err)
 {
     uint64_t size = disk_template_round(bytes);
     uint64_t blocks = size / DISK_BLOCK;
     struct disk_device device = {.fd = -1};
     struct stat st;
-    AUTO_CLOSE int file = open_file(dir_fd, O_RDWR);
-    if (file < 0 || fstat(file, &st) < 0)
-        return error_set_errno(err, file < 0 ? -file : errno, "cannot open the sandbox's disk");
-    int r = disk_loop_find(disks->instance, file, &device);
+    AUTO_CLOSE int file = -1;
+    int r = open_running(disks, dir_fd, &file, &device, err);
     if (r < 0)
-        return error_set_errno(err, -r, "cannot find the loop device of the sandbox's disk");
+        return r;
     AUTO_CLOSE int device_fd = device.fd;
     /* Never shorter: one that was killed after this line has left it longer than its ext4. */
-    if ((uint64_t)st.st_size < size && ftruncate(file, (off_t)size) < 0)
+    if (fstat(file, &st) < 0 || ((uint64_t)st.st_size < size && ftruncate(file, (off_t)size) < 0))
         return error_set_errno(err, errno, "cannot enlarge the file of the sandbox's disk");
     r = disk_loop_update(&device);
     if (r < 0)
         return error_set_errno(err, -r, "cannot enlarge the loop device of the sandbox's disk");
-    AUTO_CLOSE int mount = disk_loop_mount_again(&device);
-    AUTO_CLOSE int root =
-        mount < 0 ? mount : openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int root = open_root(&device, err);
     if (root < 0)
-        return error_set_errno(err, mount < 0 ? -mount : errno, "cannot enter the sandbox's disk");
+        return root;
     if (ioctl(root, EXT4_RESIZE_FS, &blocks) < 0)
         return error_set_errno(err, errno, "cannot enlarge the file system of the sandbox's disk");
+    return 0;
+}
+
+int disk_drop(const struct disks *disks, int dir_fd, struct error *err)
+{
+    uint32_t flags = EXT4_NO_FLUSH;
+    struct disk_device device = {.fd = -1};
+    AUTO_CLOSE int file = -1;
+    int r = open_running(disks, dir_fd, &file, &device, err);
+    if (r < 0)
+        return r;
+    AUTO_CLOSE int device_fd = device.fd;
+    AUTO_CLOSE int root = open_root(&device, err);
+    if (root < 0)
+        return root;
+    if (ioctl(root, EXT4_SHUTDOWN, &flags) < 0)
+        return error_set_errno(err, errno, "cannot give up the sandbox's disk");
     return 0;
 }

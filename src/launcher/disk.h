@@ -27,6 +27,7 @@
 #define DISK_MAX_BYTES       (1ull << 50)
 #define DISK_BYTES_PER_INODE 8192u     /* one file for so many bytes of a limit, in both ways */
 #define DISK_FILE            "disk"    /* loop: the file, in the sandbox's directory */
+#define DISK_DEVICE          "device"  /* loop: a link that tells where it is */
 #define DISK_QUOTA_DIR       "project" /* quota: the directory that is a project */
 #define DISK_REASON_MAX      128
 /* Less is full: ext4 refuses a write while it still has a few blocks for its own trees. */
@@ -91,6 +92,12 @@ bool disk_is_full(const struct disk_usage *usage);
 int disk_check_change(const struct disks *disks, const struct state *state, unsigned range,
                       int dir_fd, uint64_t old_bytes, uint64_t bytes, struct error *err);
 
-/* Enlarge the loop file of a running sandbox and the file system in it. Takes as long as the kernel
- * needs to add to the file system: for a process of its own. Repeatable if killed half-way. */
+/* The next two are for processes of their own, since they may wait for the disk; both need a
+ * sandbox that runs and has a loop file. */
+
+/* Enlarge the file and the file system in it. Repeatable if killed half-way. */
 int disk_grow(const struct disks *disks, int dir_fd, uint64_t bytes, struct error *err);
+
+/* Give up what the sandbox has written and the kernel has not: it is about to be deleted, and would
+ * wait until all of that is on the host's disk. From here on everything in it fails. */
+int disk_drop(const struct disks *disks, int dir_fd, struct error *err);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -37,15 +38,30 @@ static void free_change(struct disk_change *change)
     free(change);
 }
 
-/* In the child. */
-static NORETURN void grow(const struct disks *disks, int dir_fd, int report_fd, uint64_t bytes)
+/* What a process does, with descriptors of its own. */
+struct job {
+    const struct disks *disks;
+    uint64_t bytes; /* enlarge to this; 0: drop, and kill the sandbox */
+    int dir_fd;
+    int sandbox_pidfd; /* -1: none */
+    int report_fd;
+};
+
+/* The sandbox is killed from here, not by the launcher when it hears of the end: one that was
+ * killed in between would leave a sandbox that lives on a dead disk. */
+static NORETURN void work(const struct job *job)
 {
-    enum { DIR_FD = 3, REPORT_FD };
-    const int keep[] = {dir_fd, report_fd};
+    enum { DIR_FD = 3, REPORT_FD, SANDBOX_FD };
+    const int keep[] = {job->dir_fd, job->report_fd, job->sandbox_pidfd};
     struct error err = ERROR_INIT;
     if (process_settle(keep, ARRAY_LEN(keep)) < 0)
         _exit(1);
-    disk_grow(disks, DIR_FD, bytes, &err);
+    if (job->bytes > 0)
+        disk_grow(job->disks, DIR_FD, job->bytes, &err);
+    else
+        disk_drop(job->disks, DIR_FD, &err);
+    if (job->sandbox_pidfd >= 0)
+        process_signal(SANDBOX_FD, SIGKILL);
     _exit(file_write_all(REPORT_FD, &err, sizeof(err)) < 0 ? 1 : 0);
 }
 
@@ -57,12 +73,12 @@ static void change_ended(struct loop_source *source)
     siginfo_t info;
     waitid(P_PIDFD, (id_t)change->pidfd, &info, WEXITED | WNOHANG);
     if (read(change->report_fd, &err, sizeof(err)) != (ssize_t)sizeof(err))
-        error_set(&err, ERR_INTERNAL, "the process that enlarges the disk ended without a word");
+        error_set(&err, ERR_INTERNAL, "the process that changes the disk ended without a word");
     free_change(change);
     ended.done(ended.launcher, ended.id, &ended.limits, ended.reply, &err);
 }
 
-static int start_process(struct disk_change *change, int dir_fd, struct error *err)
+static int start_process(struct disk_change *change, struct job *job, struct error *err)
 {
     struct launcher *launcher = change->launcher;
     int ends[2];
@@ -70,11 +86,13 @@ static int start_process(struct disk_change *change, int dir_fd, struct error *e
         return error_set_errno(err, errno, "cannot make a pipe");
     change->report_fd = ends[0];
     AUTO_CLOSE int report = ends[1];
+    job->disks = &launcher->disks;
+    job->report_fd = report;
     pid_t pid = process_clone(0, -1, &change->pidfd);
     if (pid < 0)
-        return error_set_errno(err, -pid, "cannot make a process that enlarges the disk");
+        return error_set_errno(err, -pid, "cannot make a process that changes the disk");
     if (pid == 0)
-        grow(&launcher->disks, dir_fd, report, change->limits.disk_bytes);
+        work(job);
     return loop_watch(&launcher->loop, &change->exit_source, change->pidfd, change_ended, err);
 }
 
@@ -86,27 +104,38 @@ bool disk_change_pending(const struct launcher *launcher, const char *id)
     return at != NULL;
 }
 
+static int start(struct launcher *launcher, const char *id, struct job *job,
+                 struct disk_change given, struct error *err)
+{
+    struct disk_change *change = mem_alloc(sizeof(*change));
+    *change = given;
+    change->launcher = launcher;
+    change->next = launcher->disk_changes.list;
+    change->pidfd = -1;
+    change->report_fd = -1;
+    change->exit_source.fd = -1;
+    snprintf(change->id, sizeof(change->id), "%s", id);
+    launcher->disk_changes.list = change;
+    int r = start_process(change, job, err);
+    if (r < 0)
+        free_change(change);
+    return r;
+}
+
 int disk_change_start(struct launcher *launcher, const char *id, int dir_fd,
                       const struct message_limits *limits, struct peer_reply reply,
                       disk_change_done *done, struct error *err)
 {
-    struct disk_change *change = mem_alloc(sizeof(*change));
-    *change = (struct disk_change){
-        .launcher = launcher,
-        .next = launcher->disk_changes.list,
-        .limits = *limits,
-        .reply = reply,
-        .pidfd = -1,
-        .report_fd = -1,
-        .exit_source.fd = -1,
-        .done = done,
-    };
-    snprintf(change->id, sizeof(change->id), "%s", id);
-    launcher->disk_changes.list = change;
-    int r = start_process(change, dir_fd, err);
-    if (r < 0)
-        free_change(change);
-    return r;
+    struct job job = {.bytes = limits->disk_bytes, .dir_fd = dir_fd, .sandbox_pidfd = -1};
+    struct disk_change given = {.limits = *limits, .reply = reply, .done = done};
+    return start(launcher, id, &job, given, err);
+}
+
+int disk_change_drop(struct launcher *launcher, const char *id, int dir_fd, int sandbox_pidfd,
+                     disk_change_done *done, struct error *err)
+{
+    struct job job = {.dir_fd = dir_fd, .sandbox_pidfd = sandbox_pidfd};
+    return start(launcher, id, &job, (struct disk_change){.done = done}, err);
 }
 
 void disk_change_forget_all(struct launcher *launcher)

@@ -1,5 +1,5 @@
-/* Enlarging the disks of running sandboxes in the background: one process for each, since the
- * kernel may need long for a big step. */
+/* Changing the disks of running sandboxes in the background: one process for each, since the kernel
+ * may need long for a big step, or wait for the host's disk. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,6 +28,12 @@ typedef void disk_change_done(struct launcher *launcher, const char *id,
 int disk_change_start(struct launcher *launcher, const char *id, int dir_fd,
                       const struct message_limits *limits, struct peer_reply reply,
                       disk_change_done *done, struct error *err);
+
+/* Give up what a sandbox has not written yet and kill it (see disk_drop()). `done` as above, with
+ * nothing in limits and reply; the kill has been sent then, whatever the error says. */
+int disk_change_drop(struct launcher *launcher, const char *id, int dir_fd, int sandbox_pidfd,
+                     disk_change_done *done, struct error *err);
+
 bool disk_change_pending(const struct launcher *launcher, const char *id);
 
 void disk_change_forget_all(struct launcher *launcher); /* the processes finish by themselves */

@@ -28,9 +28,11 @@ static void device_name(const char *instance, char ret[LO_NAME_SIZE])
     snprintf(ret, LO_NAME_SIZE, NAME_START "%.8s", instance);
 }
 
+#define PATH_START "/dev/loop"
+
 static int open_device(unsigned number, struct disk_device *ret)
 {
-    snprintf(ret->path, sizeof(ret->path), "/dev/loop%u", number);
+    snprintf(ret->path, sizeof(ret->path), PATH_START "%u", number);
     ret->fd = open(ret->path, O_RDWR | O_CLOEXEC);
     return ret->fd < 0 ? -errno : 0;
 }
@@ -137,11 +139,28 @@ static bool has_file(int device_fd, const struct loop_info64 *info, void *contex
     return info->lo_device == file->st_dev && info->lo_inode == file->st_ino;
 }
 
-int disk_loop_find(const char *instance, int file_fd, struct disk_device *ret)
+static bool is_at(const char *hint, const char *instance, struct stat *file,
+                  struct disk_device *ret)
+{
+    uint64_t number;
+    struct loop_info64 info;
+    if (hint == NULL || !str_starts_with(hint, PATH_START) ||
+        str_to_u64(hint + strlen(PATH_START), 0, UINT32_MAX, &number) < 0 ||
+        open_device((unsigned)number, ret) < 0)
+        return false;
+    if (is_ours(ret->fd, instance, &info) && has_file(ret->fd, &info, file))
+        return true;
+    ret->fd = fd_close(ret->fd);
+    return false;
+}
+
+int disk_loop_find(const char *instance, int file_fd, const char *hint, struct disk_device *ret)
 {
     struct stat file;
     if (fstat(file_fd, &file) < 0)
         return -errno;
+    if (is_at(hint, instance, &file, ret))
+        return 0;
     return search(instance, has_file, &file, ret) ? 0 : -ENOENT;
 }
 

@@ -20,8 +20,9 @@ int disk_loop_probe(char *reason, size_t size);
 
 int disk_loop_attach(const char *instance, int file_fd, struct disk_device *ret);
 
-/* The device whose file this is; -ENOENT: none. Caller closes ret->fd. */
-int disk_loop_find(const char *instance, int file_fd, struct disk_device *ret);
+/* The device whose file this is; -ENOENT: none. `hint` is where it was once, or NULL: with the
+ * right one not all devices have to be looked at. Caller closes ret->fd. */
+int disk_loop_find(const char *instance, int file_fd, const char *hint, struct disk_device *ret);
 
 /* The file has a new size. */
 int disk_loop_update(const struct disk_device *device);

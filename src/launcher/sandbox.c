@@ -592,6 +592,37 @@ void sandbox_kill(struct launcher *launcher, const char *id, struct peer_reply r
     peer_answer(launcher, reply, &err, NULL);
 }
 
+/* It is dead by now; but one that was frozen meanwhile must be thawed to notice. */
+static void disk_is_dropped(struct launcher *launcher, const char *id,
+                            const struct message_limits *limits, struct peer_reply reply,
+                            const struct error *err)
+{
+    (void)limits;
+    (void)reply;
+    struct sandbox *sandbox = sandbox_find(launcher, id);
+    if (err->code != ERR_OK)
+        log_debug("sandbox %s: %s", id, err->message);
+    if (sandbox != NULL && sandbox->state == SANDBOX_RUNNING && sandbox->removing)
+        sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
+}
+
+/* What the sandbox has written to a loop file and the kernel has not would be written first, though
+ * it is deleted next. Whether that is being taken care of, and its end with it. */
+static bool drop_disk(struct sandbox *sandbox)
+{
+    struct launcher *launcher = sandbox->launcher;
+    const char *id = sandbox->record.id;
+    if (launcher->disks.way != DISK_LOOP || sandbox->record.limits.disk_bytes == 0 ||
+        sandbox->record.frozen || sandbox->killing != MESSAGE_EXIT_NONE ||
+        disk_change_pending(launcher, id))
+        return false;
+    AUTO_CLOSE int dir = sandbox_open_directory(sandbox, NULL);
+    if (dir < 0 || disk_change_drop(launcher, id, dir, sandbox->pidfd, disk_is_dropped, NULL) < 0)
+        return false;
+    sandbox->killing = MESSAGE_EXIT_KILLED;
+    return true;
+}
+
 void sandbox_remove(struct launcher *launcher, const char *id, struct peer_reply reply)
 {
     struct error err = ERROR_INIT;
@@ -615,7 +646,8 @@ void sandbox_remove(struct launcher *launcher, const char *id, struct peer_reply
                        SIGKILL); /* the slot's end is told to sandbox_failed */
         break;
     case SANDBOX_RUNNING:
-        sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
+        if (!drop_disk(sandbox))
+            sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
         break;
     case SANDBOX_EXITED:
         discard(sandbox);

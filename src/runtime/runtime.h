@@ -17,10 +17,16 @@
 
 struct runtime;
 
-struct runtime_limits {
-    uint64_t memory_bytes; /* 0: none */
-    uint32_t cpu_millis;   /* 0: none */
-    uint32_t pids;         /* 0: the runtime's default */
+struct runtime_limits { /* 0 in each: none; for pids and open_files the runtime's default */
+    uint64_t memory_bytes;
+    uint64_t disk_bytes;
+    uint64_t io_read_bps; /* bytes per second */
+    uint64_t io_write_bps;
+    uint32_t io_read_iops; /* operations per second */
+    uint32_t io_write_iops;
+    uint32_t cpu_millis;
+    uint32_t pids;
+    uint32_t open_files; /* per process */
 };
 
 struct runtime_spec {
@@ -44,11 +50,44 @@ enum runtime_exit_reason {
     RUNTIME_EXIT_LOST,
 };
 
+/* Limits that a sandbox ran into at least once. */
+#define RUNTIME_HIT_MEMORY 1u
+#define RUNTIME_HIT_PIDS   2u
+#define RUNTIME_HIT_DISK   4u
+#define RUNTIME_HIT_CPU    8u
+
 struct runtime_sandbox {
     char id[40];
+    bool frozen;
     enum runtime_exit_reason exit_reason;
     int exit_status;
     unsigned oom_kills;
+    unsigned limits_hit; /* RUNTIME_HIT_* */
+};
+
+/* What a sandbox has used since it was made, and what it holds now. */
+struct runtime_usage {
+    char id[40];
+    bool running; /* also when it is frozen */
+    bool frozen;
+    unsigned limits_hit;
+    int64_t read_unix_ms; /* when these numbers were read */
+    uint64_t cpu_ns;
+    uint64_t memory_bytes; /* now */
+    uint64_t memory_peak_bytes;
+    uint64_t memory_mib_ms; /* memory over time, in mebibyte-milliseconds */
+    uint64_t disk_bytes;    /* now; 0 where there is no disk limit */
+    uint64_t io_read_bytes;
+    uint64_t io_write_bytes;
+    uint64_t io_read_ops;
+    uint64_t io_write_ops;
+    uint64_t net_rx_bytes;
+    uint64_t net_tx_bytes;
+    uint64_t oom_kills;
+    uint64_t memory_refused; /* times the memory limit was hit */
+    uint64_t pids_refused;   /* forks refused */
+    uint64_t cpu_throttled;  /* periods in which the cpu limit stopped it */
+    uint32_t pids;           /* now */
 };
 
 struct runtime_events {
@@ -63,6 +102,8 @@ typedef void runtime_done_fn(const struct error *err, void *ctx); /* err NULL on
 /* One call with all sandboxes the runtime has; borrowed. */
 typedef void runtime_list_fn(const struct error *err, const struct runtime_sandbox *items,
                              size_t count, void *ctx);
+typedef void runtime_usage_fn(const struct error *err, const struct runtime_usage *items,
+                              size_t count, void *ctx);
 
 struct runtime {
     /* Make it and start the entrypoint; done when execd has answered. On failure nothing is left.
@@ -71,6 +112,17 @@ struct runtime {
                    void *ctx);
     void (*remove)(struct runtime *self, const char *id, runtime_done_fn *done, void *ctx);
     void (*list)(struct runtime *self, runtime_list_fn *done, void *ctx);
+    /* Of one that runs or is frozen, else ERR_CONFLICT. Limits replace all it has: on failure those
+     * are kept. A deadline of 0 is none; one that has passed ends it now. Freezing is done when
+     * everything stands still, thawing when it goes on; to do it twice is success. */
+    void (*set_limits)(struct runtime *self, const char *id, const struct runtime_limits *limits,
+                       runtime_done_fn *done, void *ctx);
+    void (*set_deadline)(struct runtime *self, const char *id, int64_t deadline_unix_ms,
+                         runtime_done_fn *done, void *ctx);
+    void (*freeze)(struct runtime *self, const char *id, runtime_done_fn *done, void *ctx);
+    void (*thaw)(struct runtime *self, const char *id, runtime_done_fn *done, void *ctx);
+    /* One call with what all of them have used; borrowed. */
+    void (*stat)(struct runtime *self, runtime_usage_fn *done, void *ctx);
     /* How to reach a port inside. ERR_UNSUPPORTED when this runtime cannot, ERR_NOT_FOUND. */
     int (*address)(struct runtime *self, const char *id, int port, struct http_address *ret,
                    struct error *err);

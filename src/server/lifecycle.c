@@ -1,5 +1,6 @@
 #include "server/lifecycle.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,7 +119,10 @@ static int refuse_unavailable(struct error *err)
 static struct error runtime_error(const struct error *err, const char *doing, const char *id)
 {
     struct error told = *err;
-    if (err->code != ERR_LIMIT && err->code != ERR_UNAVAILABLE && err->code != ERR_INVALID)
+    /* What this machine cannot do, a limit above all, is wrong in a request to it. */
+    if (err->code == ERR_UNSUPPORTED)
+        told.code = ERR_INVALID;
+    else if (err->code != ERR_LIMIT && err->code != ERR_UNAVAILABLE && err->code != ERR_INVALID)
         told.code = ERR_INTERNAL;
     error_wrap(&told, "cannot %s sandbox %s", doing, id);
     return told;
@@ -258,6 +262,21 @@ static void sandbox_from_request(struct sandbox *sandbox, const struct create_re
     sandbox->last_transition_at_ms = now_ms;
 }
 
+static struct runtime_limits runtime_limits(const struct limits *limits)
+{
+    return (struct runtime_limits){
+        .memory_bytes = limits->memory_bytes,
+        .disk_bytes = limits->disk_bytes,
+        .io_read_bps = limits->io_read_bps,
+        .io_write_bps = limits->io_write_bps,
+        .io_read_iops = limits->io_read_iops,
+        .io_write_iops = limits->io_write_iops,
+        .cpu_millis = limits->cpu_millis,
+        .pids = limits->pids,
+        .open_files = limits->open_files,
+    };
+}
+
 static void ask_runtime(struct job *job, const struct create_request *request)
 {
     const struct server_lifecycle_config *config = &job->lifecycle->config;
@@ -272,9 +291,7 @@ static void ask_runtime(struct job *job, const struct create_request *request)
         .user = image != NULL ? image->user : NULL,
         .workdir = image != NULL ? image->workdir : NULL,
         .read_only_root = request->read_only_root,
-        .limits = {.memory_bytes = request->limits.memory_bytes,
-                   .cpu_millis = request->limits.cpu_millis,
-                   .pids = request->limits.pids},
+        .limits = runtime_limits(&request->limits),
         .deadline_unix_ms = job->sandbox.expires_at_ms,
     };
     runtime->create(runtime, &spec, on_created, job);
@@ -339,11 +356,54 @@ static void describe_exit(const struct runtime_sandbox *ended, enum sandbox_stat
         snprintf(message, size, "Sandbox ended while nobody was watching it.");
         break;
     }
-    if (ended->oom_kills > 0) {
-        size_t length = strlen(message);
-        snprintf(message + length, size - length,
-                 " The kernel ended %u of its processes for want of memory.", ended->oom_kills);
+}
+
+/* "64 MiB"; exact, since a limit that was asked for as 64 MiB should read so. */
+static void format_bytes(uint64_t bytes, char *text, size_t size)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    size_t unit = 0;
+    while (unit + 1 < ARRAY_LEN(units) && bytes != 0 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
     }
+    snprintf(text, size, "%llu %s", (unsigned long long)bytes, units[unit]);
+}
+
+static void append(char *message, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
+
+static void append(char *message, size_t size, const char *format, ...)
+{
+    va_list arguments;
+    size_t length = strlen(message);
+    va_start(arguments, format);
+    vsnprintf(message + length, size - length, format, arguments);
+    va_end(arguments);
+}
+
+/* Also of a sandbox that ended well: what it did not get may be why its output is short. */
+static void describe_limits_hit(const struct runtime_sandbox *ended, const struct limits *limits,
+                                char *message, size_t size)
+{
+    char amount[40];
+    if (ended->oom_kills > 0)
+        append(message, size, " The kernel ended %u of its processes for want of memory.",
+               ended->oom_kills);
+    if (ended->limits_hit & RUNTIME_HIT_MEMORY && limits->memory_bytes != 0) {
+        format_bytes(limits->memory_bytes, amount, sizeof(amount));
+        append(message, size, " Its memory limit of %s was reached.", amount);
+    }
+    if (ended->limits_hit & RUNTIME_HIT_DISK && limits->disk_bytes != 0) {
+        format_bytes(limits->disk_bytes, amount, sizeof(amount));
+        append(message, size, " Its disk limit of %s was reached.", amount);
+    }
+    if (ended->limits_hit & RUNTIME_HIT_PIDS && limits->pids != 0)
+        append(message, size, " Its limit of %u processes was reached.", limits->pids);
+    else if (ended->limits_hit & RUNTIME_HIT_PIDS)
+        append(message, size, " Its limit of processes was reached.");
+    if (ended->limits_hit & RUNTIME_HIT_CPU && limits->cpu_millis != 0)
+        append(message, size, " Its cpu limit of %u.%03u cores slowed it down.",
+               limits->cpu_millis / 1000, limits->cpu_millis % 1000);
 }
 
 static int record_exit(struct server_lifecycle *lifecycle, const struct runtime_sandbox *ended,
@@ -355,8 +415,9 @@ static int record_exit(struct server_lifecycle *lifecycle, const struct runtime_
         return r;
     enum sandbox_state state;
     const char *reason;
-    char message[160];
+    char message[512];
     describe_exit(ended, &state, &reason, message, sizeof(message));
+    describe_limits_hit(ended, &sandbox.limits, message, sizeof(message));
     r = sandbox_set_state(&sandbox, state, reason, message, lifecycle->config.now_ms(), err);
     if (r == 0)
         r = store_update_state(lifecycle->config.store, &sandbox, err);

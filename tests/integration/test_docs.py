@@ -4,6 +4,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -74,6 +75,22 @@ class Docs(unittest.TestCase):
             server.key = "..."
             self.assertEqual(server.request("GET", "/v1/sandboxes").status, 200)
 
+    def test_images_tour(self):
+        found = blocks(ROOT / "docs/images.md")
+        make, ask = [t for lang, t in found if lang == "sh"]
+        (config,) = [t for lang, t in found if lang == "toml"]
+        with tempfile.TemporaryDirectory(prefix="osb-test-") as folder:
+            os.chmod(folder, 0o755)
+            self.shell(make.replace("/srv/images", folder))
+            with Server(config=config.replace("/srv/images", folder)) as server:
+                env = {**os.environ, "OPEN_SANDBOX_API_KEY": server.key,
+                       "OPEN_SANDBOX_DOMAIN": f"127.0.0.1:{server.port}"}
+                output = self.shell(ask, env=env)
+                self.assertIn("uid=1000 gid=1000", output)
+                self.assertIn('"text":"/data"', output)
+                self.assertIn("mine", output)
+                self.assertEqual(server.request("GET", "/v1/sandboxes").json()["items"], [])
+
     def test_testing_commands(self):
         (text,) = [t for lang, t in blocks(ROOT / "docs/testing.md") if lang == "sh"]
         output = self.shell(text.replace("--build build", f"--build {BUILD}"))
@@ -92,7 +109,8 @@ class Docs(unittest.TestCase):
 
     def test_every_block_is_known(self):
         known = {"execd.md": {"sh": 1}, "README.md": {"sh": 3, "python": 1, "": 1}, "configuration.md": {"toml": 1},
-                 "testing.md": {"sh": 1}, "architecture.md": {}, "api.md": {}}
+                 "testing.md": {"sh": 1}, "architecture.md": {}, "api.md": {},
+                 "images.md": {"sh": 2, "console": 1, "toml": 1}}
         for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
             counts = {}
             for language, _ in blocks(path):

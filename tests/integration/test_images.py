@@ -271,6 +271,21 @@ class ReadOnly(ImageTest):
             self.assertLessEqual(int(box.output(f"stat -c %s {path}/big")), 64 << 20)
             box.output(f"rm {path}/big")
 
+    def test_memory_is_charged(self):
+        box = self.create("host", ["tail", "-f", "/dev/null"], read_only=True, resourceLimits={"memory": "256Mi"})
+        before = box.request("GET", "/metrics").json()["mem_used_mib"]
+        for path in ("/tmp", "/var/tmp", "/run"):
+            box.output(f"head -c 30M /dev/zero > {path}/big")
+        self.assertGreater(box.request("GET", "/metrics").json()["mem_used_mib"], before + 85)
+
+    def test_with_a_disk_limit(self):
+        for image in ("box", "host"):
+            box = self.create(image, ["tail", "-f", "/dev/null"], read_only=True, resourceLimits={"disk": "32Mi"})
+            self.assertIn("Read-only", box.output("touch /x 2>&1 || true"))
+            box = self.create(image, ["tail", "-f", "/dev/null"], resourceLimits={"disk": "32Mi"})
+            self.assertIn("No space left", box.output("dd if=/dev/zero of=/big bs=1M count=64 2>&1 || true"))
+            self.assertLessEqual(int(box.output("stat -c %s /big")), 32 << 20)
+
     def test_large_output(self):
         """What a command writes is recorded although the root cannot be written."""
         box = self.create("box", ["tail", "-f", "/dev/null"], read_only=True)
@@ -417,7 +432,7 @@ class Directories(unittest.TestCase):
         self.addCleanup(self.images.__exit__)
 
     def start(self):
-        server = Server(config=self.images.config())
+        server = Server(config=self.images.config(slots=2))
         server.__enter__()
         self.addCleanup(server.__exit__)
         return server

@@ -1,10 +1,10 @@
 /* The native runtime as the server sees it.
  *
- * Each request of the server is an operation (struct op). A remove or a page of a list is one
- * message and its answer. A create has two steps: CREATE at the launcher, then POST /internal/start
- * at the new sandbox's execd; when the second fails, the first is undone with REMOVE before the
- * caller is told. Operations wait in one list until their callback has run, and are found by the
- * sequence number of the message they wait for.
+ * Each request of the server is an operation (struct op). A remove, a change or a page of a list
+ * is one message and its answer. A create has two steps: CREATE at the launcher, then POST
+ * /internal/start at the new sandbox's execd; when the second fails, the first is undone with
+ * REMOVE before the caller is told. Operations wait in one list until their callback has run, and
+ * are found by the sequence number of the message they wait for.
  *
  * When the launcher goes away, every operation that waits for it fails; one that waits for execd
  * goes on, since the sandbox itself does not notice. */
@@ -13,188 +13,13 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 
 #include "base/mem.h"
-#include "runtime/native/channel.h"
-#include "runtime/native/places.h"
+#include "runtime/native/native_op.h"
 
 #define EXECD_PORT         44772
-#define OPS_MAX            1024
-#define LIST_MAX           65536
 #define START_TIMEOUT_MS   30000
 #define START_ANSWER_BYTES (64 * 1024)
-
-enum op_kind { OP_CREATE, OP_REMOVE, OP_LIST };
-
-enum op_state {
-    OP_NEW,
-    OP_ASKED,    /* waits for the launcher's answer */
-    OP_STARTING, /* create: waits for execd's answer */
-    OP_UNDOING,  /* create: waits for the launcher's answer to REMOVE */
-    OP_FAILED,   /* failed inside the call that made it: the loop will tell */
-};
-
-struct op {
-    TAILQ_ENTRY(op) link;
-    struct native *native;
-    enum op_kind kind;
-    enum op_state state;
-    uint32_t sequence;
-    char id[ID_UUID_LEN + 1];
-    struct error err; /* what the callback will be told; ERR_OK for success */
-    runtime_done_fn *done;
-    runtime_list_fn *list_done;
-    void *ctx;
-    char *start_body; /* create: holds env, wiped */
-    struct http_call *call;
-    struct runtime_sandbox exit;   /* create: it ended while its answer was on the way */
-    struct runtime_sandbox *items; /* list */
-    size_t item_count;
-};
-
-struct native {
-    struct runtime runtime;
-    struct native_channel *channel;
-    struct http_client *client;
-    char *socket_path;
-    struct runtime_events events;
-    void *ctx;
-    size_t op_count;
-    TAILQ_HEAD(op_list, op) ops;
-    struct places places;
-    uv_async_t deferred; /* tells failures that were found inside the call that began something */
-};
-
-/* --- operations ------------------------------------------------------------------------------- */
-
-static struct op *op_new(struct native *native, enum op_kind kind, const char *id, void *ctx)
-{
-    struct op *op = mem_alloc(sizeof(*op));
-    op->native = native;
-    op->kind = kind;
-    op->ctx = ctx;
-    if (id != NULL)
-        strncpy(op->id, id, sizeof(op->id) - 1);
-    TAILQ_INSERT_TAIL(&native->ops, op, link);
-    native->op_count++;
-    return op;
-}
-
-static void op_set_state(struct op *op, enum op_state state)
-{
-    static const unsigned successors[] = {
-        [OP_NEW] = 1u << OP_ASKED | 1u << OP_FAILED,
-        [OP_ASKED] = 1u << OP_ASKED | 1u << OP_STARTING | 1u << OP_UNDOING | 1u << OP_FAILED,
-        [OP_STARTING] = 1u << OP_UNDOING,
-        [OP_UNDOING] = 1u << OP_FAILED,
-        [OP_FAILED] = 0,
-    };
-    if ((successors[op->state] & (1u << state)) == 0)
-        abort();
-    op->state = state;
-}
-
-static void op_free(struct op *op)
-{
-    if (op->start_body != NULL)
-        explicit_bzero(op->start_body, strlen(op->start_body));
-    free(op->start_body);
-    free(op->items);
-    free(op);
-}
-
-/* Tell the caller, exactly once, and forget. Never called inside the call that made the operation.
- */
-static void op_finish(struct op *op)
-{
-    const struct error *err = op->err.code != ERR_OK ? &op->err : NULL;
-    TAILQ_REMOVE(&op->native->ops, op, link);
-    op->native->op_count--;
-    if (op->kind == OP_LIST)
-        op->list_done(err, op->items, err == NULL ? op->item_count : 0, op->ctx);
-    else
-        op->done(err, op->ctx);
-    op_free(op);
-}
-
-static void op_fail_later(struct op *op)
-{
-    op_set_state(op, OP_FAILED);
-    uv_async_send(&op->native->deferred);
-}
-
-static void on_deferred(uv_async_t *handle)
-{
-    struct native *native = handle->data;
-    struct op *op = NULL;
-    struct op *next;
-    for (op = TAILQ_FIRST(&native->ops); op != NULL; op = next) {
-        next = TAILQ_NEXT(op, link);
-        if (op->state != OP_FAILED)
-            continue;
-        op_finish(op);
-        next = TAILQ_FIRST(&native->ops); /* the callback may have changed the list */
-    }
-}
-
-static struct op *op_find(struct native *native, uint32_t sequence)
-{
-    struct op *op = NULL;
-    TAILQ_FOREACH(op, &native->ops, link)
-    {
-        if (op->sequence == sequence && (op->state == OP_ASKED || op->state == OP_UNDOING))
-            return op;
-    }
-    return NULL;
-}
-
-/* --- sending ---------------------------------------------------------------------------------- */
-
-static void ask(struct op *op, enum op_state state, union message *message)
-{
-    op_set_state(op, state);
-    int r = native_channel_send(op->native->channel, message, &op->sequence);
-    if (r == 0)
-        return;
-    if (op->err.code == ERR_OK)
-        error_set(&op->err, ERR_UNAVAILABLE, "cannot send to the launcher: %s", strerror(-r));
-    op_fail_later(op);
-}
-
-/* False, and the operation is on its way to fail, when it cannot be begun now. */
-static bool may_begin(struct op *op)
-{
-    struct native *native = op->native;
-    bool ready = native_channel_is_ready(native->channel);
-    if (ready && native->op_count <= OPS_MAX)
-        return true;
-    if (ready)
-        error_set(&op->err, ERR_LIMIT, "%d operations are under way already; try again later",
-                  OPS_MAX);
-    else
-        error_set(&op->err, ERR_UNAVAILABLE, "the launcher is away (%s); try again later",
-                  native->socket_path);
-    op_fail_later(op);
-    return false;
-}
-
-static void forget_place(struct native *native, const char *id)
-{
-    struct http_address address;
-    const char *path = places_find(&native->places, id);
-    if (path != NULL && http_address_unix(&address, path) == 0)
-        http_client_drop(native->client, &address);
-    places_remove(&native->places, id);
-}
-
-static void ask_removal(struct op *op, enum op_state state)
-{
-    union message message;
-    message_init(&message, MESSAGE_REMOVE, 0);
-    strncpy(message.target.id, op->id, sizeof(message.target.id) - 1);
-    ask(op, state, &message);
-}
 
 /* --- create ----------------------------------------------------------------------------------- */
 
@@ -223,13 +48,13 @@ static char *start_body_new(const struct runtime_spec *spec)
 static void create_undo(struct op *op)
 {
     struct native *native = op->native;
-    forget_place(native, op->id);
+    native_forget_place(native, op->id);
     if (!native_channel_is_ready(native->channel)) {
         /* The launcher is gone; the reconcile after its return removes what is left. */
-        op_finish(op);
+        native_op_finish(op);
         return;
     }
-    ask_removal(op, OP_UNDOING);
+    native_op_ask_removal(op, OP_UNDOING);
 }
 
 static void on_started(int status, const char *body, size_t length, const struct error *err,
@@ -240,7 +65,7 @@ static void on_started(int status, const char *body, size_t length, const struct
     if (status >= 200 && status < 300) {
         struct native *native = op->native;
         struct runtime_sandbox exit = op->exit;
-        op_finish(op);
+        native_op_finish(op);
         if (exit.exit_reason != RUNTIME_EXIT_NONE)
             native->events.on_exit(&exit, native->ctx);
         return;
@@ -270,7 +95,7 @@ static void create_made(struct op *op, const struct message_result *result)
         return;
     }
     places_set(&native->places, op->id, result->socket);
-    op_set_state(op, OP_STARTING);
+    native_op_set_state(op, OP_STARTING);
     op->call = http_client_fetch(native->client, &address, "POST", "/internal/start",
                                  op->start_body, strlen(op->start_body), START_ANSWER_BYTES,
                                  START_TIMEOUT_MS, on_started, op);
@@ -280,9 +105,9 @@ static void native_create(struct runtime *self, const struct runtime_spec *spec,
                           runtime_done_fn *done, void *ctx)
 {
     struct native *native = CONTAINER_OF(self, struct native, runtime);
-    struct op *op = op_new(native, OP_CREATE, spec->id, ctx);
+    struct op *op = native_op_new(native, OP_CREATE, spec->id, ctx);
     op->done = done;
-    if (!may_begin(op))
+    if (!native_op_may_begin(op))
         return;
     op->start_body = start_body_new(spec);
     union message message;
@@ -290,104 +115,28 @@ static void native_create(struct runtime *self, const struct runtime_spec *spec,
     struct message_create *create = &message.create;
     if (op->start_body == NULL || strlen(spec->image) >= sizeof(create->image)) {
         error_set(&op->err, ERR_INVALID, "the image name or the entrypoint is not usable");
-        op_fail_later(op);
+        native_op_fail_later(op);
         return;
     }
     strncpy(create->id, spec->id, sizeof(create->id) - 1);
     strncpy(create->image, spec->image, sizeof(create->image) - 1);
-    create->limits.memory_bytes = spec->limits.memory_bytes;
-    create->limits.cpu_millis = spec->limits.cpu_millis;
-    create->limits.pids = spec->limits.pids;
+    create->limits = native_limits(&spec->limits);
     create->deadline_unix_ms = (uint64_t)spec->deadline_unix_ms;
     create->network = MESSAGE_NETWORK_NONE;
     if (spec->read_only_root)
         create->flags |= MESSAGE_READ_ONLY_ROOT;
-    ask(op, OP_ASKED, &message);
-}
-
-/* --- remove ----------------------------------------------------------------------------------- */
-
-static void native_remove(struct runtime *self, const char *id, runtime_done_fn *done, void *ctx)
-{
-    struct native *native = CONTAINER_OF(self, struct native, runtime);
-    struct op *op = op_new(native, OP_REMOVE, id, ctx);
-    op->done = done;
-    if (may_begin(op))
-        ask_removal(op, OP_ASKED);
-}
-
-/* --- list ------------------------------------------------------------------------------------- */
-
-static void list_ask(struct op *op, const char *after)
-{
-    union message message;
-    message_init(&message, MESSAGE_LIST, 0);
-    strncpy(message.list.after, after, sizeof(message.list.after) - 1);
-    ask(op, OP_ASKED, &message);
-}
-
-static void native_list(struct runtime *self, runtime_list_fn *done, void *ctx)
-{
-    struct native *native = CONTAINER_OF(self, struct native, runtime);
-    struct op *op = op_new(native, OP_LIST, NULL, ctx);
-    op->list_done = done;
-    if (may_begin(op))
-        list_ask(op, "");
-}
-
-static struct runtime_sandbox sandbox_from_message(const struct message_sandbox *from)
-{
-    static const enum runtime_exit_reason reasons[] = {
-        [MESSAGE_EXIT_NONE] = RUNTIME_EXIT_NONE,
-        [MESSAGE_EXIT_STATUS] = RUNTIME_EXIT_STATUS,
-        [MESSAGE_EXIT_SIGNAL] = RUNTIME_EXIT_SIGNAL,
-        [MESSAGE_EXIT_KILLED] = RUNTIME_EXIT_KILLED,
-        [MESSAGE_EXIT_DEADLINE] = RUNTIME_EXIT_DEADLINE,
-        [MESSAGE_EXIT_LOST] = RUNTIME_EXIT_LOST,
-    };
-    struct runtime_sandbox sandbox = {
-        .exit_reason = reasons[from->exit_reason],
-        .exit_status = from->exit_status,
-        .oom_kills = from->oom_kills,
-    };
-    memcpy(sandbox.id, from->id, sizeof(sandbox.id));
-    return sandbox;
-}
-
-static void list_page(struct op *op, const struct message_sandboxes *page)
-{
-    struct native *native = op->native;
-    if (page->count > 0)
-        op->items = mem_resize_array(op->items, op->item_count + page->count, sizeof(*op->items));
-    for (size_t i = 0; i < page->count; i++) {
-        const struct message_sandbox *item = &page->items[i];
-        op->items[op->item_count++] = sandbox_from_message(item);
-        if (item->socket[0] != '\0')
-            places_set(&native->places, item->id, item->socket);
-    }
-    if (page->more == 0) {
-        op_finish(op);
-        return;
-    }
-    const char *last = page->count > 0 ? page->items[page->count - 1].id : "";
-    if (page->count == 0 || op->item_count > LIST_MAX || strcmp(last, op->id) <= 0) {
-        error_set(&op->err, ERR_INTERNAL, "the launcher's list does not end");
-        op_finish(op);
-        return;
-    }
-    memcpy(op->id, last, sizeof(op->id)); /* how far the list has come */
-    list_ask(op, op->id);
+    native_op_ask(op, OP_ASKED, &message);
 }
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
 static void on_result(struct native *native, const struct message_result *result)
 {
-    struct op *op = op_find(native, result->header.sequence);
+    struct op *op = native_op_find(native, result->header.sequence);
     if (op == NULL)
         return;
     if (op->state == OP_UNDOING) {
-        op_finish(op); /* with the error that made it undo */
+        native_op_finish(op); /* with the error that made it undo */
         return;
     }
     if (result->code != ERR_OK) {
@@ -403,14 +152,17 @@ static void on_result(struct native *native, const struct message_result *result
         break;
     case OP_REMOVE:
         if (result->code == ERR_OK || result->code == ERR_NOT_FOUND)
-            forget_place(native, op->id);
+            native_forget_place(native, op->id);
+        break;
+    case OP_CHANGE:
         break;
     case OP_LIST:
+    case OP_STAT:
         if (result->code == ERR_OK)
             error_set(&op->err, ERR_INTERNAL, "the launcher answered LIST without a list");
         break;
     }
-    op_finish(op);
+    native_op_finish(op);
 }
 
 /* It ended while it was being started. When execd ended by itself, the entrypoint did run, only
@@ -432,11 +184,11 @@ static void on_exit_event(struct native *native, const struct message_sandbox *i
 {
     if (places_find(&native->places, item->id) == NULL)
         return;
-    struct runtime_sandbox sandbox = sandbox_from_message(item);
+    struct runtime_sandbox sandbox = native_sandbox(item);
     struct op *op = NULL;
     TAILQ_FOREACH(op, &native->ops, link)
     {
-        if (strcmp(op->id, item->id) != 0 || op->kind == OP_LIST)
+        if (strcmp(op->id, item->id) != 0 || (op->kind != OP_CREATE && op->kind != OP_REMOVE))
             continue;
         if (op->kind == OP_CREATE && op->state == OP_STARTING)
             create_exited(op, &sandbox);
@@ -454,9 +206,14 @@ static void on_message(const union message *message, void *ctx)
         on_result(native, &message->result);
         break;
     case MESSAGE_SANDBOXES:
-        op = op_find(native, message->header.sequence);
+        op = native_op_find(native, message->header.sequence);
         if (op != NULL && op->kind == OP_LIST)
-            list_page(op, &message->sandboxes);
+            native_list_page(op, &message->sandboxes);
+        break;
+    case MESSAGE_USAGE:
+        op = native_op_find(native, message->header.sequence);
+        if (op != NULL && op->kind == OP_STAT)
+            native_stat_page(op, &message->usage);
         break;
     case MESSAGE_EXIT:
         on_exit_event(native, &message->exit.sandbox);
@@ -471,13 +228,11 @@ static void on_message(const union message *message, void *ctx)
     case MESSAGE_FREEZE:
     case MESSAGE_THAW:
     case MESSAGE_STAT:
-    case MESSAGE_USAGE:
         break; /* not in this direction: message_receive() has refused them */
     }
 }
 
-/* --- the launcher goes and returns
- * ---------------------------------------------------------------- */
+/* --- the launcher goes and returns ------------------------------------------------------------ */
 
 static void on_lost(const char *why, void *ctx)
 {
@@ -489,7 +244,7 @@ static void on_lost(const char *why, void *ctx)
             continue;
         if (op->err.code == ERR_OK)
             error_set(&op->err, ERR_UNAVAILABLE, "the launcher went away: %s", why);
-        op_fail_later(op);
+        native_op_fail_later(op);
     }
     native->events.on_state(false, native->ctx);
 }
@@ -535,7 +290,7 @@ static void native_free(struct runtime *self)
         http_call_cancel(TAKE_PTR(op->call));
         if (op->err.code == ERR_OK)
             error_set(&op->err, ERR_UNAVAILABLE, "the server is stopping");
-        op_finish(op);
+        native_op_finish(op);
     }
     native_channel_free(native->channel);
     uv_close((uv_handle_t *)&native->deferred, on_deferred_closed);
@@ -559,6 +314,11 @@ struct runtime *native_runtime_new(const struct native_config *config, struct er
         .create = native_create,
         .remove = native_remove,
         .list = native_list,
+        .set_limits = native_set_limits,
+        .set_deadline = native_set_deadline,
+        .freeze = native_freeze,
+        .thaw = native_thaw,
+        .stat = native_stat,
         .address = native_address,
         .free = native_free,
     };
@@ -567,7 +327,7 @@ struct runtime *native_runtime_new(const struct native_config *config, struct er
     native->events = config->events;
     native->ctx = config->ctx;
     TAILQ_INIT(&native->ops);
-    uv_async_init(config->loop, &native->deferred, on_deferred);
+    uv_async_init(config->loop, &native->deferred, native_op_on_deferred);
     native->deferred.data = native;
     return &native->runtime;
 }

@@ -89,7 +89,7 @@ static bool is_attached(void)
     AUTO_CLOSE int sandbox = open_sandbox();
     AUTO_CLOSE int file = openat(sandbox, DISK_FILE, O_RDONLY | O_CLOEXEC);
     struct disk_device device = {.fd = -1};
-    bool found = file >= 0 && disk_loop_find(disks.instance, file, &device) == 0;
+    bool found = file >= 0 && disk_loop_find(disks.instance, file, NULL, &device) == 0;
     fd_close(device.fd);
     return found;
 }

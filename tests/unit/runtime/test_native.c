@@ -54,6 +54,7 @@ struct fixture {
     atomic_int out_of_order; /* REMOVEs whose id is not above the one before */
     char last_removed[40];
     struct message_create last_create;
+    union message last_change;
     /* execd */
     struct http_server *execd;
     int start_status; /* what /internal/start answers; 0: nothing */
@@ -67,6 +68,7 @@ struct fixture {
     int done_count;
     struct error done_err;
     size_t list_count;
+    struct runtime_usage usage[200];
     struct runtime_sandbox list[200];
     int exits;
     struct runtime_sandbox exit;
@@ -96,11 +98,37 @@ static void answer_list(struct fixture *fixture, int fd, const struct message_li
     for (int i = first; i < last; i++) {
         struct message_sandbox *item = &page.sandboxes.items[i - first];
         snprintf(item->id, sizeof(item->id), "00000000-0000-4000-8000-%012d", i);
-        item->state = i == 69 ? MESSAGE_EXITED : MESSAGE_RUNNING;
+        item->state = i == 69 ? MESSAGE_EXITED : i == 68 ? MESSAGE_FROZEN : MESSAGE_RUNNING;
         item->exit_reason = i == 69 ? MESSAGE_EXIT_STATUS : MESSAGE_EXIT_NONE;
         item->exit_status = i == 69 ? 3 : 0;
         item->created_unix_ms = 1;
         snprintf(item->socket, sizeof(item->socket), "/run/%d.sock", i);
+    }
+    send_whole(fd, &page);
+}
+
+static void answer_stat(struct fixture *fixture, int fd, const struct message_list *request)
+{
+    union message page;
+    message_init(&page, MESSAGE_USAGE, request->header.sequence);
+    bool first = request->after[0] == '\0' || atomic_load(&fixture->behaviour) == ENDLESS_LIST;
+    page.usage.more = first;
+    page.usage.count = first ? 64 : 2;
+    for (unsigned i = 0; i < page.usage.count; i++) {
+        struct message_usage *item = &page.usage.items[i];
+        unsigned number = i + (first ? 0 : 64);
+        snprintf(item->id, sizeof(item->id), "00000000-0000-4000-8000-%012u", number);
+        item->state = number == 65 ? MESSAGE_FROZEN : MESSAGE_RUNNING;
+        item->limits_hit = MESSAGE_HIT_PIDS;
+        item->read_unix_ms = 1;
+        uint64_t *numbers[] = {&item->cpu_ns,         &item->memory_bytes, &item->memory_peak_bytes,
+                               &item->memory_mib_ms,  &item->disk_bytes,   &item->io_read_bytes,
+                               &item->io_write_bytes, &item->io_read_ops,  &item->io_write_ops,
+                               &item->net_rx_bytes,   &item->net_tx_bytes, &item->oom_kills,
+                               &item->memory_refused, &item->pids_refused, &item->cpu_throttled};
+        for (unsigned k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++)
+            *numbers[k] = 100ull * number + k;
+        item->pids = number;
     }
     send_whole(fd, &page);
 }
@@ -115,6 +143,16 @@ static void answer(struct fixture *fixture, int fd, const union message *request
         atomic_fetch_add(&fixture->lists, 1);
         answer_list(fixture, fd, &request->list);
         return;
+    case MESSAGE_STAT:
+        atomic_fetch_add(&fixture->lists, 1);
+        answer_stat(fixture, fd, &request->list);
+        return;
+    case MESSAGE_LIMITS:
+    case MESSAGE_DEADLINE:
+    case MESSAGE_FREEZE:
+    case MESSAGE_THAW:
+        fixture->last_change = *request;
+        break;
     case MESSAGE_CREATE:
         fixture->last_create = request->create;
         atomic_fetch_add(&fixture->creates, 1);
@@ -189,6 +227,7 @@ static void send_exit(struct fixture *fixture, const char *id, enum message_exit
     event.exit.sandbox.exit_reason = reason;
     event.exit.sandbox.exit_status = status;
     event.exit.sandbox.oom_kills = 2;
+    event.exit.sandbox.limits_hit = MESSAGE_HIT_MEMORY | MESSAGE_HIT_CPU;
     event.exit.sandbox.created_unix_ms = 1;
     strcpy(event.exit.sandbox.socket, fixture->execd_path);
     assert_true(message_send(atomic_load(&fixture->connection), &event) >= 0);
@@ -232,6 +271,16 @@ static void on_list(const struct error *err, const struct runtime_sandbox *items
     fixture->list_count = count;
     for (size_t i = 0; i < count && i < 200; i++)
         fixture->list[i] = items[i];
+    on_done(err, ctx);
+}
+
+static void on_usage(const struct error *err, const struct runtime_usage *items, size_t count,
+                     void *ctx)
+{
+    struct fixture *fixture = ctx;
+    fixture->list_count = count;
+    for (size_t i = 0; i < count && i < 200; i++)
+        fixture->usage[i] = items[i];
     on_done(err, ctx);
 }
 
@@ -313,7 +362,7 @@ static void create(struct fixture *fixture, const char *id)
         .image = "host",
         .entrypoint = entrypoint,
         .env = env,
-        .limits = {.memory_bytes = 8 << 20, .cpu_millis = 1500, .pids = 10},
+        .limits = {.memory_bytes = 8 << 20, .cpu_millis = 1500, .pids = 10, .open_files = 99},
         .deadline_unix_ms = 123456789,
     };
     int before = fixture->done_count;
@@ -340,6 +389,7 @@ static void test_create(void **state)
     assert_int_equal(fixture->last_create.limits.memory_bytes, 8 << 20);
     assert_int_equal(fixture->last_create.limits.cpu_millis, 1500);
     assert_int_equal(fixture->last_create.limits.pids, 10);
+    assert_int_equal(fixture->last_create.limits.open_files, 99);
     assert_int_equal(fixture->last_create.deadline_unix_ms, 123456789);
     assert_string_equal(fixture->start_body,
                         "{\"entrypoint\":[\"sleep\",\"1 2\"],\"env\":[\"A=b\",\"C=\"]}");
@@ -490,6 +540,7 @@ static void test_exit_event(void **state)
     assert_int_equal(fixture->exit.exit_reason, RUNTIME_EXIT_STATUS);
     assert_int_equal(fixture->exit.exit_status, 7);
     assert_int_equal(fixture->exit.oom_kills, 2);
+    assert_int_equal(fixture->exit.limits_hit, RUNTIME_HIT_MEMORY | RUNTIME_HIT_CPU);
 }
 
 static void test_list_pages(void **state)
@@ -501,6 +552,8 @@ static void test_list_pages(void **state)
     assert_int_equal(fixture->list_count, 70);
     assert_string_equal(fixture->list[69].id, "00000000-0000-4000-8000-000000000069");
     assert_int_equal(fixture->list[68].exit_reason, RUNTIME_EXIT_NONE);
+    assert_true(fixture->list[68].frozen);
+    assert_false(fixture->list[67].frozen);
     assert_int_equal(fixture->list[69].exit_reason, RUNTIME_EXIT_STATUS);
     assert_int_equal(fixture->list[69].exit_status, 3);
     /* A list tells where sandboxes of earlier days are. */
@@ -508,6 +561,111 @@ static void test_list_pages(void **state)
     assert_int_equal(
         fixture->runtime->address(fixture->runtime, fixture->list[5].id, 44772, &address, NULL), 0);
     assert_string_equal(address.unix_path, "/run/5.sock");
+}
+
+static const struct runtime_limits all_limits = {
+    .memory_bytes = 8 << 20,
+    .disk_bytes = 32 << 20,
+    .io_read_bps = 5000,
+    .io_write_bps = 6000,
+    .io_read_iops = 7,
+    .io_write_iops = 8,
+    .cpu_millis = 9,
+    .pids = 10,
+    .open_files = 111,
+};
+
+static void check_limits(const struct message_limits *got)
+{
+    assert_int_equal(got->memory_bytes, 8 << 20);
+    assert_int_equal(got->disk_bytes, 32 << 20);
+    assert_int_equal(got->io_read_bps, 5000);
+    assert_int_equal(got->io_write_bps, 6000);
+    assert_int_equal(got->io_read_iops, 7);
+    assert_int_equal(got->io_write_iops, 8);
+    assert_int_equal(got->cpu_millis, 9);
+    assert_int_equal(got->pids, 10);
+    assert_int_equal(got->open_files, 111);
+}
+
+static void expect_change(struct fixture *fixture, int count, enum message_type type)
+{
+    assert_int_equal(fixture->done_count, count - 1); /* never from inside */
+    run_until_done(fixture, count);
+    assert_int_equal(fixture->done_err.code, ERR_OK);
+    assert_int_equal(fixture->last_change.header.type, type);
+    assert_string_equal(fixture->last_change.target.id, ID_A);
+}
+
+static void test_changes(void **state)
+{
+    struct fixture *fixture = *state;
+    struct runtime *runtime = fixture->runtime;
+    runtime->set_limits(runtime, ID_A, &all_limits, on_done, fixture);
+    expect_change(fixture, 1, MESSAGE_LIMITS);
+    check_limits(&fixture->last_change.limits.limits);
+    runtime->set_deadline(runtime, ID_A, 123456789, on_done, fixture);
+    expect_change(fixture, 2, MESSAGE_DEADLINE);
+    assert_int_equal(fixture->last_change.deadline.deadline_unix_ms, 123456789);
+    runtime->freeze(runtime, ID_A, on_done, fixture);
+    expect_change(fixture, 3, MESSAGE_FREEZE);
+    runtime->thaw(runtime, ID_A, on_done, fixture);
+    expect_change(fixture, 4, MESSAGE_THAW);
+
+    atomic_store(&fixture->behaviour, REFUSE);
+    runtime->freeze(runtime, ID_A, on_done, fixture);
+    run_until_done(fixture, 5);
+    assert_int_equal(fixture->done_err.code, ERR_LIMIT);
+    assert_string_equal(fixture->done_err.message, "no room");
+
+    atomic_store(&fixture->behaviour, HANG_UP);
+    runtime->set_limits(runtime, ID_A, &all_limits, on_done, fixture);
+    run_until_done(fixture, 6);
+    assert_int_equal(fixture->done_err.code, ERR_UNAVAILABLE);
+}
+
+/* A change on its way is no reason to keep an end to oneself. */
+static void test_exit_during_a_change(void **state)
+{
+    struct fixture *fixture = *state;
+    create(fixture, ID_A);
+    run_until_done(fixture, 1);
+    atomic_store(&fixture->hold, true);
+    fixture->runtime->freeze(fixture->runtime, ID_A, on_done, fixture);
+    send_exit(fixture, ID_A, MESSAGE_EXIT_STATUS, 7);
+    while (fixture->exits == 0)
+        uv_run(&fixture->loop, UV_RUN_DEFAULT);
+    atomic_store(&fixture->hold, false);
+    run_until_done(fixture, 2);
+    assert_int_equal(fixture->exits, 1);
+}
+
+static void test_stat_pages(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->runtime->stat(fixture->runtime, on_usage, fixture);
+    run_until_done(fixture, 1);
+    assert_int_equal(fixture->done_err.code, ERR_OK);
+    assert_int_equal(fixture->list_count, 66);
+    const struct runtime_usage *last = &fixture->usage[65];
+    assert_string_equal(last->id, "00000000-0000-4000-8000-000000000065");
+    assert_true(last->running && last->frozen);
+    assert_true(fixture->usage[64].running && !fixture->usage[64].frozen);
+    assert_int_equal(last->limits_hit, RUNTIME_HIT_PIDS);
+    const uint64_t numbers[] = {last->cpu_ns,         last->memory_bytes, last->memory_peak_bytes,
+                                last->memory_mib_ms,  last->disk_bytes,   last->io_read_bytes,
+                                last->io_write_bytes, last->io_read_ops,  last->io_write_ops,
+                                last->net_rx_bytes,   last->net_tx_bytes, last->oom_kills,
+                                last->memory_refused, last->pids_refused, last->cpu_throttled};
+    for (unsigned k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++)
+        assert_int_equal(numbers[k], 6500 + k);
+    assert_int_equal(last->pids, 65);
+
+    atomic_store(&fixture->behaviour, ENDLESS_LIST);
+    fixture->runtime->stat(fixture->runtime, on_usage, fixture);
+    run_until_done(fixture, 2);
+    assert_int_equal(fixture->done_err.code, ERR_INTERNAL);
+    assert_int_equal(fixture->list_count, 0);
 }
 
 static void test_endless_list_is_an_error(void **state)
@@ -614,6 +772,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_remove, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_exit_event, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_list_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_changes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_exit_during_a_change, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_stat_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_endless_list_is_an_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_launcher_goes_and_returns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_launcher_that_does_not_read, set_up, tear_down),

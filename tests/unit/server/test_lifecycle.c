@@ -297,6 +297,44 @@ static void test_exits(void **state)
     expect_exit(fixture, RUNTIME_EXIT_LOST, 0, "Failed", "LOST", "nobody");
 }
 
+static void expect_hits(struct fixture *fixture, const struct limits *limits, unsigned hit,
+                        const char *expected)
+{
+    struct sandbox sandbox = {
+        .image = mem_dup("host"), .state = SANDBOX_RUNNING, .limits = *limits};
+    strcpy(sandbox.id, ID);
+    string_list_add(&sandbox.entrypoint, "true");
+    assert_int_equal(store_insert_sandbox(fixture->store.store, &sandbox, NULL), 0);
+    sandbox_done(&sandbox);
+    struct runtime_sandbox ended = {
+        .id = ID, .exit_reason = RUNTIME_EXIT_SIGNAL, .exit_status = 9, .limits_hit = hit};
+    server_lifecycle_exited(fixture->lifecycle, &ended);
+    assert_int_equal(store_get_sandbox(fixture->store.store, ID, &sandbox, NULL), 0);
+    AUTO_FREE char *whole = mem_printf("Sandbox was ended by signal 9.%s", expected);
+    assert_string_equal(sandbox.message, whole);
+    sandbox_done(&sandbox);
+    assert_int_equal(store_delete_sandbox(fixture->store.store, ID, NULL), 0);
+}
+
+static void test_limits_hit_are_named(void **state)
+{
+    struct fixture *fixture = *state;
+    struct limits limits = {
+        .memory_bytes = 64 << 20, .disk_bytes = 1000000, .pids = 20, .cpu_millis = 1500};
+    expect_hits(fixture, &limits, 0, "");
+    expect_hits(fixture, &limits, RUNTIME_HIT_MEMORY, " Its memory limit of 64 MiB was reached.");
+    expect_hits(fixture, &limits, RUNTIME_HIT_DISK,
+                " Its disk limit of 1000000 bytes was reached.");
+    expect_hits(fixture, &limits, RUNTIME_HIT_PIDS, " Its limit of 20 processes was reached.");
+    expect_hits(fixture, &limits, RUNTIME_HIT_CPU, " Its cpu limit of 1.500 cores slowed it down.");
+    expect_hits(fixture, &limits, 15,
+                " Its memory limit of 64 MiB was reached. Its disk limit of 1000000 bytes was "
+                "reached. Its limit of 20 processes was reached. Its cpu limit of 1.500 cores "
+                "slowed it down.");
+    struct limits none = {0}; /* the default of processes is the launcher's */
+    expect_hits(fixture, &none, RUNTIME_HIT_PIDS, " Its limit of processes was reached.");
+}
+
 static void test_deadline_removes(void **state)
 {
     struct fixture *fixture = *state;
@@ -337,6 +375,7 @@ int main(void)
         TEST(test_remove_without_anybody_waiting_while_being_made),
         TEST(test_remove_while_being_made_in_vain),
         TEST(test_exits),
+        TEST(test_limits_hit_are_named),
         TEST(test_deadline_removes),
         TEST(test_exit_of_a_busy_or_unknown_sandbox),
     };
