@@ -133,10 +133,7 @@ static void probe_mode(const struct check_context *context, struct check_result 
         check_say(result, CHECK_NO, "no hierarchy of control groups is mounted");
         return;
     }
-    check_say(result, CHECK_YES, "%s is mounted",
-              v1 && v2 ? "v1 and v2 (hybrid)"
-              : v1     ? "v1"
-                       : "v2");
+    check_say(result, CHECK_YES, "mounted: %s", v1 && v2 ? "v1 and v2 (hybrid)" : v1 ? "v1" : "v2");
     check_effect(result, "sandboxes are limited and counted by cgroup v%d", found.v2 ? 2 : 1);
 }
 

@@ -6,33 +6,30 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/quota.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "launcher/check_probe.h"
+#include "launcher/disk_quota.h"
+#include "launcher/disk_template.h"
 
-#ifndef PRJQUOTA
-#define PRJQUOTA 2
-#endif
 #define IMAGE_BYTES  (1 << 20)
 #define LOOP_RETRIES 5
 
 static void probe_quota(const struct check_context *context, struct check_result *result)
 {
-    struct dqinfo info;
+    char reason[DISK_REASON_MAX] = "";
     AUTO_CLOSE int fd = open(context->place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         check_say(result, CHECK_UNKNOWN, "there is no state directory");
         return;
     }
-    long r = syscall(SYS_quotactl_fd, fd, QCMD(Q_GETINFO, PRJQUOTA), 0, &info);
-    if (r < 0 && errno == ESRCH)
-        check_say(result, CHECK_NO, "project quota is not turned on for this file system");
+    if (disk_quota_probe(fd, reason, sizeof(reason)) == 0)
+        check_say(result, CHECK_YES, "limits of projects are enforced");
     else
-        check_say_outcome(context, result, r < 0 ? -errno : 0, "asking for the project quota");
+        check_say(result, CHECK_NO, "%s", reason);
 }
 
 static bool loop_exists(int number)
@@ -92,20 +89,18 @@ static void probe_loop(const struct check_context *context, struct check_result 
     AUTO_CLOSE int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     int r = file < 0 || ftruncate(file, IMAGE_BYTES) < 0 ? -errno : try_loop(control, file);
     (void)unlink(path);
-    check_say_outcome(context, result, r, "a file as a loop device");
+    AUTO_CLOSE int fs = fsopen("ext4", FSOPEN_CLOEXEC);
+    if (r == 0 && fs < 0)
+        r = -errno;
+    check_say_outcome(context, result, r, "ext4 in a file on a loop device");
 }
 
 static void probe_mke2fs(const struct check_context *context, struct check_result *result)
 {
     (void)context;
-    static const char *const places[] = {"/usr/sbin/mke2fs", "/sbin/mke2fs"};
-    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-        if (access(places[i], X_OK) == 0) {
-            check_say(result, CHECK_YES, "%s", places[i]);
-            return;
-        }
-    }
-    check_say(result, CHECK_NO, "neither %s nor %s", places[0], places[1]);
+    const char *program = disk_template_program();
+    check_say(result, program != NULL ? CHECK_YES : CHECK_NO, "%s",
+              program != NULL ? program : "mke2fs is not installed");
 }
 
 static void probe_limits(const struct check_context *context, struct check_result *result)
@@ -131,7 +126,7 @@ const struct check_probe check_disk_probes[] = {
      "a sandbox cannot have a file system in a file",
      "modprobe loop; in a container: give it /dev/loop-control and the loop devices"},
     {SECTION, "mke2fs", CHECK_NOTE, probe_mke2fs, "file systems in files can be made",
-     "file systems in files cannot be made", "install e2fsprogs"},
+     "file systems in files cannot be made", "install the package " DISK_MKE2FS_PACKAGE},
     {SECTION, "disk-limits", CHECK_FEATURE, probe_limits, "disk limits are on",
      "disk limits are refused", "turn project quota on, or see loop-devices and mke2fs"},
     {0},

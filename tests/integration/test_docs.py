@@ -107,10 +107,18 @@ class Docs(unittest.TestCase):
         self.assertIn('"text":"12"', output)
         self.assertIn("execution_complete", output)
 
+    def test_check(self):
+        (text,) = [t for lang, t in blocks(ROOT / "docs/check.md") if lang == "sh"]
+        path = f"{BUILD}/bin:{os.environ['PATH']}"
+        output = self.shell(text, env={**os.environ, "PATH": path})
+        self.assertIn("Sandboxes can run here", output)
+        self.assertRegex(output, r"(?m)^can run: True$")
+        self.assertRegex(output, r"(?m)^memory-limits: (yes|no)$")
+
     def test_every_block_is_known(self):
         known = {"execd.md": {"sh": 1}, "README.md": {"sh": 3, "python": 1, "": 1}, "configuration.md": {"toml": 1},
                  "testing.md": {"sh": 1}, "architecture.md": {}, "api.md": {},
-                 "images.md": {"sh": 2, "console": 1, "toml": 1}}
+                 "check.md": {"sh": 1, "": 1}, "images.md": {"sh": 2, "console": 1, "toml": 1}}
         for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
             counts = {}
             for language, _ in blocks(path):
