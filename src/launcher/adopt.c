@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,11 +41,40 @@ static int read_record(struct launcher *launcher, const char *name, struct recor
     return r;
 }
 
+/* Whether its CREATE was answered, or was about to be. The record of an end has been written only
+ * for those. */
+static bool was_made(const struct launcher *launcher, const struct record *record)
+{
+    char socket[ID_UUID_LEN + 8];
+    snprintf(socket, sizeof(socket), "%s.sock", record->id);
+    return record->exit_reason != MESSAGE_EXIT_NONE ||
+           faccessat(launcher->state.run_fd, socket, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Its files become loose ones, which are cleared next, and its group is one that nobody has, whose
+ * processes are killed. This one by itself, too, since there are machines without groups. */
+static int clear_unmade(struct launcher *launcher, const struct record *record, struct error *err)
+{
+    AUTO_FREE char *name = NULL;
+    AUTO_CLOSE int pidfd = open_recorded(launcher, record);
+    if (pidfd >= 0)
+        process_signal(pidfd, SIGKILL);
+    log_info("removing sandbox %s, which was being made", record->id);
+    return remove_detach(launcher, record->id, record->range, &name, err);
+}
+
 static int adopt_one(struct launcher *launcher, const char *name, struct error *err)
 {
     struct record record = {0};
     struct error reason = ERROR_INIT;
     int r = read_record(launcher, name, &record, &reason);
+    if (r < 0 && reason.sys != 0 && reason.sys != ENOENT && reason.sys != ENOTDIR) {
+        /* Nothing is known about it, so nothing may be done to it: it may well be alive. */
+        *err = reason;
+        return r;
+    }
+    if (r == 0 && !was_made(launcher, &record))
+        return clear_unmade(launcher, &record, err);
     if (r == 0) {
         r = idrange_reserve(&launcher->ranges, record.range);
         if (r < 0)

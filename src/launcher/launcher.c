@@ -149,8 +149,12 @@ int launcher_run(const struct options *options, struct error *err)
         .signal_fd = -1,
         .quick_fd = -1,
         .signal_source.fd = -1,
-        .state =
-            {.launcher_fd = -1, .sandboxes_fd = -1, .loose_fd = -1, .run_fd = -1, .execd_fd = -1},
+        .state = {.launcher_fd = -1,
+                  .sandboxes_fd = -1,
+                  .loose_fd = -1,
+                  .mount_fd = -1,
+                  .run_fd = -1,
+                  .execd_fd = -1},
         .peers = {.listen_fd = -1, .listener.fd = -1},
     };
     int r = loop_init(&launcher.loop, err);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -88,6 +89,14 @@ int process_open(pid_t pid, int *ret_pidfd)
 int process_signal(int pidfd, int signal_number)
 {
     return syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0) < 0 ? -errno : 0;
+}
+
+void process_end(int pidfd)
+{
+    siginfo_t info;
+    process_signal(pidfd, SIGKILL);
+    while (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED) < 0 && errno == EINTR)
+        ;
 }
 
 int process_parse_start_time(const char *stat, uint64_t *ret_ticks)

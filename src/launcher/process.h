@@ -22,6 +22,9 @@ int process_settle(const int *keep, unsigned count);
 int process_open(pid_t pid, int *ret_pidfd);      /* 0 or -errno; -ESRCH: no such process */
 int process_signal(int pidfd, int signal_number); /* 0 or -errno; -ESRCH: it has ended */
 
+/* End a child of ours and wait until it has: for one that cannot be watched. */
+void process_end(int pidfd);
+
 /* Field 22 of /proc/<pid>/stat: with the boot id it names one process for ever. 0 or -errno. */
 int process_start_time(pid_t pid, uint64_t *ret_ticks);
 int process_parse_start_time(const char *stat, uint64_t *ret_ticks);

@@ -36,14 +36,22 @@ static void free_item(struct remove_item *item)
     free(item);
 }
 
-char *remove_detach(struct launcher *launcher, const char *id, unsigned range)
+int remove_detach(struct launcher *launcher, const char *id, unsigned range, char **ret_name,
+                  struct error *err)
 {
     AUTO_FREE char *name = mem_printf("%s.%u", id, range);
     if (renameat(launcher->state.sandboxes_fd, id, launcher->state.loose_fd, name) == 0)
-        return TAKE_PTR(name);
-    if (errno != ENOENT)
-        log_error("cannot move the files of sandbox %s away: %s", id, strerror(errno));
-    return NULL;
+        *ret_name = TAKE_PTR(name);
+    else if (errno == ENOENT)
+        *ret_name = NULL;
+    else
+        return error_set_errno(err, errno, "cannot move its files away");
+    return 0;
+}
+
+char *remove_in_place(const char *id)
+{
+    return mem_printf("../sandboxes/%s", id);
 }
 
 void remove_later(struct launcher *launcher, const char *name, const char *cgroup, unsigned range)
@@ -155,6 +163,7 @@ static void timer_fired(struct loop_timer *timer)
     }
     if (loop_watch(&launcher->loop, &remover->worker_source, pidfd, worker_exited, &err) < 0) {
         log_warn("cannot wait for the process that deletes files: %s", err.message);
+        process_end(pidfd);
         fd_close(pidfd);
         retry_later(remover);
         return;

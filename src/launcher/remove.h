@@ -27,8 +27,14 @@ void remove_init(struct launcher *launcher);
 void remove_done(struct launcher *launcher); /* a worker goes on by itself */
 bool remove_is_idle(const struct launcher *launcher);
 
-/* Move sandboxes/<id> out of sight; NULL when there was no such directory. Caller frees. */
-char *remove_detach(struct launcher *launcher, const char *id, unsigned range);
+/* Move sandboxes/<id> out of sight. *ret_name is for remove_later(); NULL when there was no such
+ * directory. Caller frees. */
+int remove_detach(struct launcher *launcher, const char *id, unsigned range, char **ret_name,
+                  struct error *err);
+
+/* What to give to remove_later() to have sandboxes/<id> deleted where it is. For one that cannot be
+ * moved and that no launcher would take for a sandbox. Caller frees. */
+char *remove_in_place(const char *id);
 
 /* Delete loose/<name> (NULL: none) and the cgroup (NULL or "": none), then release the range (0:
  * none). No process may use any of them any more. */

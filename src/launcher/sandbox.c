@@ -253,17 +253,36 @@ static void write_record(const struct sandbox *sandbox)
         log_error("sandbox %s: %s", sandbox->record.id, err.message);
 }
 
-/* Out of the table, its files out of sight and on their way out. */
-static void discard(struct sandbox *sandbox)
+static int unlink_socket(const struct sandbox *sandbox, struct error *err)
 {
-    struct launcher *launcher = sandbox->launcher;
     char name[ID_UUID_LEN + 8];
     snprintf(name, sizeof(name), "%s.sock", sandbox->record.id);
-    unlinkat(launcher->state.run_fd, name, 0);
-    AUTO_FREE char *loose = remove_detach(launcher, sandbox->record.id, sandbox->record.range);
+    if (unlinkat(sandbox->launcher->state.run_fd, name, 0) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot remove its socket");
+    return 0;
+}
+
+/* Out of the table, its files out of sight and on their way out. Moving its directory is the moment
+ * at which it is gone: a launcher killed before that finds a sandbox that has ended, or one without
+ * a socket, which it clears; one killed after it finds nothing but things to delete. If it cannot be
+ * moved, the sandbox stays: false. */
+static bool discard(struct sandbox *sandbox)
+{
+    struct launcher *launcher = sandbox->launcher;
+    const struct record *record = &sandbox->record;
+    struct error err = ERROR_INIT;
+    AUTO_FREE char *loose = NULL;
+    if (unlink_socket(sandbox, &err) < 0 ||
+        remove_detach(launcher, record->id, record->range, &loose, &err) < 0) {
+        log_error("sandbox %s: %s", record->id, err.message);
+        sandbox->removing = false;
+        peer_answer(launcher, sandbox->remove_reply, &err, NULL);
+        return false;
+    }
     peer_answer(launcher, sandbox->remove_reply, NULL, NULL);
-    remove_later(launcher, loose, sandbox->record.cgroup, sandbox->record.range);
+    remove_later(launcher, loose, record->cgroup, record->range);
     forget(sandbox);
+    return true;
 }
 
 /* A sandbox we did not start has no status for us; that we killed it we know all the same. */
@@ -312,8 +331,10 @@ static void sandbox_exited(struct loop_source *source)
     message_init(&event, MESSAGE_EXIT, 0);
     describe(sandbox, &event.exit.sandbox);
     peer_broadcast(launcher, &event);
-    if (sandbox->removing)
-        discard(sandbox);
+    if (sandbox->removing && !discard(sandbox)) {
+        meter_save(sandbox);
+        write_record(sandbox);
+    }
     launcher_check_idle(launcher);
 }
 
@@ -411,32 +432,46 @@ void sandbox_create(struct launcher *launcher, const struct message_create *requ
     slot_pump(launcher);
 }
 
-/* The slot's directory and socket get the sandbox's name, and the record is written. */
+/* The slot's directory gets the sandbox's name, and the record is written. */
 static int take_files(struct sandbox *sandbox, const struct slot *slot, struct error *err)
 {
     const struct state *state = &sandbox->launcher->state;
     const char *id = sandbox->record.id;
-    char socket[ID_UUID_LEN + 8];
-    snprintf(socket, sizeof(socket), "%s.sock", id);
     if (renameat(state->loose_fd, slot->directory, state->sandboxes_fd, id) < 0)
         return error_set_errno(err, errno, "cannot name the sandbox's directory");
+    sandbox->has_directory = true;
     AUTO_CLOSE int dir = sandbox_open_directory(sandbox, err);
     if (dir < 0)
         return dir;
-    if (renameat(dir, SLOT_SOCKET, state->run_fd, socket) < 0)
-        return error_set_errno(err, errno, "cannot name the sandbox's socket");
     return record_write(dir, &sandbox->record, err);
+}
+
+/* The moment at which there is a sandbox: a launcher that finds a record without a socket knows
+ * that CREATE was not answered and clears it away. */
+static int publish_socket(const struct sandbox *sandbox, struct error *err)
+{
+    const struct state *state = &sandbox->launcher->state;
+    char from[ID_UUID_LEN + sizeof("/" SLOT_SOCKET)], to[ID_UUID_LEN + 8];
+    snprintf(from, sizeof(from), "%s/%s", sandbox->record.id, SLOT_SOCKET);
+    snprintf(to, sizeof(to), "%s.sock", sandbox->record.id);
+    if (renameat(state->sandboxes_fd, from, state->run_fd, to) < 0)
+        return error_set_errno(err, errno, "cannot name the sandbox's socket");
+    return 0;
 }
 
 /* The slot ends, and takes with it what was made for the sandbox so far. */
 static void give_up_slot(struct sandbox *sandbox)
 {
     struct launcher *launcher = sandbox->launcher;
-    char name[ID_UUID_LEN + 8];
-    snprintf(name, sizeof(name), "%s.sock", sandbox->record.id);
-    unlinkat(launcher->state.run_fd, name, 0);
-    slot_discard(TAKE_PTR(sandbox->slot),
-                 remove_detach(launcher, sandbox->record.id, sandbox->record.range));
+    struct error err = ERROR_INIT;
+    char *directory = NULL;
+    if (sandbox->has_directory &&
+        remove_detach(launcher, sandbox->record.id, sandbox->record.range, &directory, &err) < 0) {
+        log_warn("sandbox %s: %s", sandbox->record.id, err.message);
+        directory = remove_in_place(sandbox->record.id);
+    }
+    sandbox->has_directory = false;
+    slot_discard(TAKE_PTR(sandbox->slot), directory);
 }
 
 static void queue_again(struct sandbox *sandbox)
@@ -485,6 +520,11 @@ static void enter_running(struct sandbox *sandbox, int pidfd)
 void sandbox_started(struct sandbox *sandbox)
 {
     struct launcher *launcher = sandbox->launcher;
+    struct error err = ERROR_INIT;
+    if (publish_socket(sandbox, &err) < 0) {
+        sandbox_failed(sandbox, &err);
+        return;
+    }
     struct slot *slot = TAKE_PTR(sandbox->slot);
     loop_hand_over(&launcher->loop, &slot->exit_source, &sandbox->exit_source, sandbox_exited);
     meter_start(&sandbox->meter);

@@ -41,7 +41,8 @@ struct sandbox {
     struct slot *slot;                /* STARTING, or QUEUED with one made to order */
     enum message_exit_reason killing; /* KILLED or DEADLINE once we sent SIGKILL for that reason */
     bool removing;
-    bool retried; /* a slot that was becoming it was killed before it could say why */
+    bool has_directory; /* STARTING: the slot's directory has its name */
+    bool retried;       /* a slot that was becoming it was killed before it could say why */
     struct peer_reply create_reply;
     struct peer_reply remove_reply;
     bool queued;

@@ -335,7 +335,7 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
         r = watch_slot(slot, err);
     if (r < 0) {
         if (slot->pidfd >= 0)
-            process_signal(slot->pidfd, SIGKILL);
+            process_end(slot->pidfd);
         remove_later(launcher, slot->directory, slot->cgroup, slot->range);
         free_slot(slot);
     } else if (sandbox != NULL) {
@@ -480,10 +480,7 @@ void slot_free_all(struct launcher *launcher)
 {
     while (launcher->slots.list != NULL) {
         struct slot *slot = launcher->slots.list;
-        siginfo_t info;
-        process_signal(slot->pidfd, SIGKILL);
-        while (waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED) < 0 && errno == EINTR)
-            ;
+        process_end(slot->pidfd);
         if (slot->state != SLOT_STATE_STARTING) {
             cgroup_remove(&launcher->cgroups, slot->cgroup);
             file_remove_tree_at(launcher->state.loose_fd, slot->directory, NULL);

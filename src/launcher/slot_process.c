@@ -11,7 +11,7 @@
 #include "launcher/mounts.h"
 
 /* Where process_settle() puts what a slot keeps. */
-enum { CONTROL_FD = 3, EXECD_FD, CGROUP_FD };
+enum { CONTROL_FD = 3, EXECD_FD, LOCK_FD, CGROUP_FD };
 
 static int report(struct slot_context *slot, enum slot_report_kind kind, int sys, const char *step)
 {
@@ -53,9 +53,9 @@ static int take_image(struct slot_context *slot)
 
 static int settle(struct slot_context *slot)
 {
-    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS + 1] = {slot->plan.control_fd,
-                                                                 slot->plan.state->execd_fd};
-    unsigned count = 2;
+    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS + 1] = {
+        slot->plan.control_fd, slot->plan.state->execd_fd, slot->plan.state->mount_fd};
+    unsigned count = CGROUP_FD - CONTROL_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         keep[count++] = slot->plan.cgroups.items[i].fd;
     keep[count++] = slot->image_fd;

@@ -61,6 +61,18 @@ static void spread_apart(int dir_fd)
     }
 }
 
+/* Slots of a launcher that was killed notice it when they next report, and until then make groups
+ * and files, which must not happen once we have looked what there is. Each of them shares the
+ * description that is locked here, so the lock is free when the last one is gone. */
+static int wait_for_slots(const struct state *state, struct error *err)
+{
+    int r;
+    do
+        r = flock(state->mount_fd, LOCK_EX);
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? error_set_errno(err, errno, "cannot lock '%s/mount'", state->launcher_path) : 0;
+}
+
 /* A child of a launcher that was killed just after it made that child has the lock, too, until it
  * has closed what it does not need: a moment, which is worth waiting for. */
 static int take_lock(int fd)
@@ -93,7 +105,9 @@ static int make_dirs(struct state *state, struct error *err)
     if (r == 0)
         spread_apart(state->loose_fd);
     if (r == 0)
-        r = make_dir(state->launcher_fd, "mount", 0700, NULL, err);
+        r = make_dir(state->launcher_fd, "mount", 0700, &state->mount_fd, err);
+    if (r == 0)
+        r = wait_for_slots(state, err);
     if (r == 0) /* searchable: each socket in it has an owner and a mode of its own */
         r = make_dir(top, "run", 0711, &state->run_fd, err);
     return r;
@@ -134,6 +148,7 @@ int state_open(struct state *state, const char *path, const char *execd, uid_t s
         .launcher_fd = -1,
         .sandboxes_fd = -1,
         .loose_fd = -1,
+        .mount_fd = -1,
         .run_fd = -1,
         .execd_fd = -1,
         .server_uid = server_uid,
@@ -172,6 +187,7 @@ void state_close(struct state *state)
 {
     state->execd_fd = fd_close(state->execd_fd);
     state->run_fd = fd_close(state->run_fd);
+    state->mount_fd = fd_close(state->mount_fd);
     state->loose_fd = fd_close(state->loose_fd);
     state->sandboxes_fd = fd_close(state->sandboxes_fd);
     state->launcher_fd = fd_close(state->launcher_fd);

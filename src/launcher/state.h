@@ -21,6 +21,7 @@ struct state {
     int launcher_fd; /* holds the lock */
     int sandboxes_fd;
     int loose_fd;
+    int mount_fd; /* locked by the launcher and by every slot that still prepares or waits */
     int run_fd;
     int execd_fd;
     uid_t server_uid;

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""System calls that fail: each call of the launcher, of a slot and of a deleting worker in turn, in create
+and in remove.
+
+The request must be answered (or its connection cut, when it is the connection that fails), what is there
+afterwards must be what was answered, the launcher must live and serve the next request, and nothing may be
+left: files, groups, processes, ranges of ids, descriptors, memory.
+
+    python3 tests/support/tap.py tests/integration/test_launcher_faults.py
+"""
+import ctypes
+import errno
+import os
+import re
+import unittest
+
+from harness import SANITIZED
+from launcher import CREATE, OK, REMOVE, RUNNING, create_body, id_body
+from launcher_state import SweptLauncher, Trouble, keep_only, read
+
+ERRORS = [errno.ENOMEM, errno.EMFILE, errno.ENOSPC, errno.EINTR, errno.EIO, errno.EAGAIN]
+# How many of them each call gets: which ones differs from call to call. All of them: tests/soak.
+ROUNDS = int(os.environ.get("OSB_FAULT_ROUNDS", 1))
+STRIDE = 7 if SANITIZED else 1  # with sanitizers every seventh call
+
+# Calls that cannot fail in the way they are made, so that there is nothing to be survived.
+NEVER = [
+    ("epoll_ctl", 1, 2), ("epoll_ctl", 1, 3),  # DEL and MOD of what is there
+    "pidfd_send_signal",  # SIGKILL to a child of ours
+    "waitid",             # for a child of ours, without waiting
+    "rt_sigaction", "rt_sigprocmask", "umask", "getpid", "getppid", "geteuid",  # take no resource
+    "munmap", "madvise", "mprotect",
+]
+# Calls whose failure may end the launcher, with a line that says why; the next one must find all in order.
+FATAL = {
+    "epoll_wait": "without events there is nothing to serve; cannot wait for events",
+    "brk": "memory is out: see base/mem.h",
+    "mmap": "memory is out: see base/mem.h",
+}
+PR_SET_CHILD_SUBREAPER = 36
+ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+class Faults(SweptLauncher):
+    never = NEVER
+    harmless = {"close"}  # what may fail in a slot that becomes a sandbox: no confinement may be missing
+
+    def memory(self):
+        """KiB of the launcher's heap and other private data."""
+        return int(re.search(r"VmData:\s+(\d+)", read(f"/proc/{self.process.pid}/status")).group(1))
+
+    def reconnect(self):
+        self.clients.pop().close()
+        self.peers -= 1
+        self.connect()
+
+    def after(self, words, result):
+        """The launcher lives, or was allowed to end and another one serves."""
+        if self.process.poll() is None:
+            if result is None:
+                self.reconnect()
+            return
+        log = self.read_log()
+        call = re.search(r"call \d+ (\w+)", words)
+        if call is None or call.group(1) not in FATAL or "Sanitizer" in log:
+            raise Trouble(f"{words}: the launcher ended\n{log}")
+        if self.process.returncode == 1 and "error" not in log:
+            raise Trouble(f"{words}: the launcher ended without a word\n{log}")
+        self.again()
+
+    def one(self, role, number, error, kind, before, allowed):
+        sandbox = before()
+        self.settle()
+        pid, left, held = self.process.pid, self.descriptors(), self.memory()
+        hit, result = self.step(role, number, error, kind, self.body(kind, sandbox))
+        words = (f"{role}: {errno.errorcode[error]} for call {hit}, "
+                 f"answered {result and (result.code, result.message)}")
+        self.after(words, result)
+        listed = self.listed(sandbox)
+        if not allowed(listed, result, hit):
+            raise Trouble(f"{words}: {listed and (listed.state, listed.reason)}\n{self.read_log()}")
+        self.settle()
+        self.check([self.keeper] + ([sandbox] if listed else []), words)
+        if listed and role in ("slot", "ready") and hit and hit.endswith(" " + self.record(sandbox)["pid"]):
+            if hit.split(" ")[1].split("(")[0] not in self.harmless:
+                raise Trouble(f"{words}: became a sandbox all the same")
+        if listed:
+            self.assertEqual(self.clients[-1].ask(REMOVE, id_body(sandbox)).code, OK, words)
+        again = self.request(CREATE, self.body(CREATE, sandbox))
+        if again is None or again.code != OK:
+            raise Trouble(f"{words}: afterwards {again and again.message}\n{self.read_log()}")
+        self.assertEqual(self.clients[-1].ask(REMOVE, id_body(sandbox)).code, OK, words)
+        self.settle()
+        if self.process.pid == pid:
+            self.assertEqual(self.descriptors(), left, f"{words}: descriptors")
+        return hit, held
+
+    def sweep(self, role, kind, before, allowed):
+        calls, first = [], None
+        for number in range(1, 2000, STRIDE):
+            for number_of_error in range(ROUNDS):
+                error = ERRORS[(number // STRIDE + number_of_error) % len(ERRORS)]
+                hit, held = self.one(role, number, error, kind, before, allowed)
+                first = first or held
+            if hit is None:
+                break
+            calls.append(hit.split(" ")[1].split("(")[0])
+        print(f"# {len(calls)} steps: " + " ".join(calls), flush=True)
+        if not SANITIZED and not set(calls) & set(FATAL):
+            self.assertLess(self.memory() - first, 512, "KiB more than at the beginning")
+        return calls
+
+    @staticmethod
+    def created(listed, result, hit):
+        if result is not None and (result.code == OK) != (listed is not None):
+            return False
+        return not listed or listed.state == RUNNING
+
+    @staticmethod
+    def removed(listed, result, _):
+        return result is None or (result.code == OK) == (listed is None)
+
+    def test_launcher_in_create(self):
+        self.sweep("launcher", CREATE, self.new_name, self.created)
+
+    def test_launcher_in_remove(self):
+        self.sweep("launcher", REMOVE, self.running, self.removed)
+
+    def test_launcher_in_remove_of_an_ended_one(self):
+        self.sweep("launcher", REMOVE, self.exited, self.removed)
+
+    def test_waiting_slot_in_create(self):
+        self.sweep("ready", CREATE, self.new_name, self.created)
+
+    def test_worker_in_remove(self):
+        self.sweep("worker", REMOVE, self.running, self.removed)
+
+
+class FaultsWithoutPool(Faults):
+    """Every sandbox waits for a slot that is made for it."""
+    slots = 0
+
+    def test_new_slot_in_create(self):
+        self.sweep("slot", CREATE, self.new_name, self.created)
+
+
+class FaultsToOrder(FaultsWithoutPool):
+    """A disk limit: the sandbox's file system is a loop device. What fails with the template is tried again
+    with a new one, a device that is taken is another."""
+    harmless = {"close", "utimensat", "openat", "newfstatat", "pread64", "lseek", "copy_file_range", "ioctl",
+                "fsconfig", "fsopen", "fsmount"}
+
+    @staticmethod
+    def body(kind, sandbox):
+        return create_body(sandbox, disk=16 << 20) if kind == CREATE else id_body(sandbox)
+
+    def running(self):
+        return self.clients[-1].create(disk=16 << 20)[0]
+
+
+keep_only(FaultsWithoutPool, "test_launcher_in_create", "test_new_slot_in_create")
+keep_only(FaultsToOrder, "test_launcher_in_create", "test_new_slot_in_create")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,253 @@
+"""A launcher under test whose whole state can be compared with what its clients were told.
+
+Everything is looked at from outside: LIST, the directories of the state, control groups, processes,
+loop devices, and the launcher's descriptors.
+"""
+import glob
+import os
+import select
+import time
+import uuid
+
+from fault import Fault
+from launcher import (CREATE, EXITED, KILL, OK, REMOVE, RUNNING, LauncherTest, create_body, id_body,
+                           inside)
+
+SETTLE_SECONDS = 30
+EPOLL_CALLS = {"x86_64": ("232", "281"), "aarch64": ("22",)}[os.uname().machine]
+RECEIVE_CALLS = {"x86_64": ("45",), "aarch64": ("207",)}[os.uname().machine]
+
+
+def read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def system_call(pid):
+    """The number and the arguments of the call a process is in; [] when it is in none."""
+    words = read(f"/proc/{pid}/syscall").split()
+    return words if len(words) > 2 else []
+
+
+class Trouble(AssertionError):
+    """The state is not what it must be."""
+
+
+class WatchedLauncher(LauncherTest):
+    slots = 2
+
+    def start(self, *arguments, wrapper=()):
+        super().start("--slots", str(self.slots), *arguments, wrapper=wrapper)
+        self.peers = 0
+
+    def connect(self, hello=True):
+        self.peers += 1
+        return super().connect(hello)
+
+    # Rest: nothing is under way any more.
+
+    def own_children(self):
+        """Slots and workers: children that have not become another program."""
+        pid = self.process.pid
+        name = read(f"/proc/{pid}/comm")
+        children = read(f"/proc/{pid}/task/{pid}/children").split()
+        return [child for child in children if read(f"/proc/{child}/comm") == name]
+
+    def is_at_rest(self):
+        """It waits, its slots wait, and there are no more directories and groups than it needs."""
+        call = system_call(self.process.pid)
+        calls = [system_call(child) for child in self.own_children()]
+        if (not call or call[0] not in EPOLL_CALLS or len(calls) != self.slots or
+                not all(c and c[0] in RECEIVE_CALLS for c in calls)):
+            return False
+        there = len(os.listdir(self.state + "/launcher/sandboxes"))
+        return (len(os.listdir(self.state + "/launcher/loose")) == self.slots and
+                all(len(names) == there + self.slots for names in self.groups().values()))
+
+    def settle(self):
+        """Until the pool is full and everything removed is deleted. False: the launcher ended."""
+        end = time.monotonic() + SETTLE_SECONDS
+        while self.process.poll() is None:
+            self.drain_log()
+            # Twice: what was just woken is not in a call for a moment.
+            if self.is_at_rest() and self.is_at_rest():
+                return True
+            if time.monotonic() > end:
+                raise Trouble(f"not at rest: {system_call(self.process.pid)}, children "
+                              f"{[(c, system_call(c)) for c in self.own_children()]}\n"
+                              + self.read_log())
+            time.sleep(0.002)
+        return False
+
+    def drain_log(self):
+        """A launcher whose log nobody reads would stop in the middle of a line."""
+        while select.select([self.process.stderr], [], [], 0)[0]:
+            text = os.read(self.process.stderr.fileno(), 65536)
+            if not text:
+                break
+            self.log += text.decode("utf-8", "replace")
+        return self.log
+
+    read_log = drain_log
+
+    # The state on the machine.
+
+    def record(self, sandbox):
+        text = read(f"{self.state}/launcher/sandboxes/{sandbox}/record")
+        return dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+
+    def groups(self):
+        """Names of groups of slots and sandboxes by hierarchy."""
+        return {top: {name for name in os.listdir(top) if name.startswith("slot-")}
+                for top in self.group_tops()}
+
+    def group_tops(self):
+        return [top for top in glob.glob(f"/sys/fs/cgroup/opensandbox-{self.instance}") +
+                glob.glob(f"/sys/fs/cgroup/*/opensandbox-{self.instance}")
+                if not os.path.islink(os.path.dirname(top))]
+
+    def loop_files(self):
+        return sorted(read(path).strip() for path in glob.glob("/sys/block/loop*/loop/backing_file")
+                      if self.dir in read(path))
+
+    def zombies(self):
+        pid = self.process.pid
+        children = read(f"/proc/{pid}/task/{pid}/children").split()
+        return [child for child in children
+                if read(f"/proc/{child}/stat").rpartition(")")[2].split()[:1] == ["Z"]]
+
+    def check(self, expect, what=""):
+        """At rest: exactly the sandboxes of `expect` exist in every respect. Returns those listed."""
+        problems = []
+
+        def same(name, got, wanted):
+            if got != wanted:
+                problems.append(f"{name}: {got}, not {wanted}")
+
+        client = self.clients[-1]
+        listed = {one.id: one for one in client.list()}
+        same("LIST", sorted(listed), sorted(expect))
+        base = self.state + "/launcher"
+        same("sandboxes/", sorted(os.listdir(base + "/sandboxes")), sorted(listed))
+        sockets = set(os.listdir(self.state + "/run"))
+        ended = {f"{i}.sock" for i, one in listed.items() if one.state == EXITED}  # need none
+        same("run/", sorted(sockets | ended), sorted(f"{i}.sock" for i in listed))
+        same("mount/", os.listdir(base + "/mount"), [])
+        loose = os.listdir(base + "/loose")
+        same("number of loose/ " + str(loose), len(loose), self.slots)
+        records = {sandbox: self.record(sandbox) for sandbox in listed}
+        wanted = {r.get("cgroup") for r in records.values()}
+        wanted |= {name.rpartition(".")[0] for name in loose}
+        for top, names in self.groups().items():
+            same(top, names, wanted)
+        ranges = [r.get("range") for r in records.values()] + [n.rpartition(".")[2] for n in loose]
+        same("ranges used twice", sorted(ranges), sorted(set(ranges)))
+        same("zombies", self.zombies(), [])
+        disks = [f"{base}/sandboxes/{sandbox}/" for sandbox, record in records.items()
+                 if record.get("disk", "0") != "0" and listed[sandbox].state != EXITED]
+        same("loop devices " + str(self.loop_files()), len(self.loop_files()), len(disks))
+        alive = {one.id for one in listed.values() if one.state != EXITED}
+        same("processes 1", sorted(pid for pid in (records[i].get("pid") for i in listed)
+                                   if os.path.exists(f"/proc/{pid}/cgroup") and
+                                   f"opensandbox-{self.instance}" in read(f"/proc/{pid}/cgroup")),
+             sorted(records[i].get("pid") for i in alive))
+        for sandbox in alive:
+            if listed[sandbox].state == RUNNING:
+                self.use(listed[sandbox], problems)
+        if problems:
+            raise Trouble(f"{what}\n" + "\n".join(problems) + "\n" + self.read_log()[-4000:])
+        return listed
+
+    @staticmethod
+    def use(sandbox, problems):
+        try:
+            answer = inside(sandbox.socket, "echo $((6*7))")
+        except OSError as error:
+            answer = str(error)
+        if answer != ("42\n", 0):
+            problems.append(f"{sandbox.id} cannot be used: {answer}")
+
+    def descriptors(self):
+        """Those of the launcher that belong to no sandbox, slot or connection."""
+        running = sum(one.state != EXITED for one in self.clients[-1].list())
+        return self.fd_count() - running - 2 * self.slots - self.peers
+
+    def again(self):
+        """After the launcher's end: start another, and wait until it has cleared up."""
+        self.process.wait(20)
+        self.process.stderr.close()
+        for one in self.clients:
+            one.close()
+        self.clients = []
+        self.start()
+        self.connect()
+        if not self.settle():
+            raise Trouble("the launcher ended right after its start:\n" + self.read_log())
+
+    def remove_all(self):
+        client = self.clients[-1]
+        for one in client.list():
+            self.assertEqual(client.ask(REMOVE, id_body(one.id)).code, OK)
+
+
+class SweptLauncher(WatchedLauncher):
+    """One operation done again and again, each time with something happening one system call later."""
+
+    never = ()
+    cut = (EOFError, ConnectionResetError, BrokenPipeError)
+
+    def setUp(self):
+        super().setUp()
+        self.start()
+        self.connect()
+        self.keeper = self.clients[-1].create()[0]  # so that there is always one to be adopted
+        self.settle()
+
+    def request(self, kind, body):
+        """The result, or None when the connection was cut instead."""
+        try:
+            return self.clients[-1].ask(kind, body)
+        except self.cut:
+            return None
+
+    def step(self, role, number, how, kind, body):
+        """The call that it happened to, if there were so many, and the result. The launcher is at rest
+        or has ended."""
+        with Fault(self.process.pid, self.never) as fault:
+            fault.arm(role, number, how)
+            result = self.request(kind, body)
+            self.settle()
+            return fault.disarm(), result
+
+    def listed(self, sandbox):
+        return next((one for one in self.clients[-1].list() if one.id == sandbox), None)
+
+    # What there must be before the operation; each returns the sandbox's id.
+
+    @staticmethod
+    def new_name():
+        return str(uuid.uuid4())
+
+    def running(self):
+        return self.clients[-1].create()[0]
+
+    def exited(self):
+        sandbox = self.running()
+        client = self.clients[-1]
+        client.ask(KILL, id_body(sandbox))
+        client.wait_exit(sandbox)
+        return sandbox
+
+    @staticmethod
+    def body(kind, sandbox):
+        return create_body(sandbox) if kind == CREATE else id_body(sandbox)
+
+
+def keep_only(case, *names):
+    """The other tests it inherited are those of its parent."""
+    for name in dir(case):
+        if name.startswith("test_") and name not in names:
+            setattr(case, name, None)
