@@ -14,6 +14,9 @@
 #include "launcher/cgroup_internal.h"
 
 #define MOUNTINFO_MAX (16u << 20)
+#define WEIGHT_V1     1024u /* of a group, and of a process */
+#define WEIGHT_V2     100u  /* the same */
+#define WEIGHT_FACTOR 4u
 
 /* What a hierarchy is to a sandbox. Memory and cpu are what runtimes inside look for, pids what
  * people do; cpuacct is execd's. */
@@ -142,6 +145,16 @@ static void start_counting_io(const struct cgroups *groups)
                            groups->device.major, groups->device.minor);
 }
 
+/* The scheduler first divides the processor among what is at the top, so all sandboxes together
+ * would count as much as one process of the host: with that busy, and one sandbox too, a command in
+ * another one waits many times longer. Not more than a few times its weight, since the server and
+ * we are such processes. What is given is only a share: without it all works, only slower. */
+static void weigh_more(const struct cgroups *groups)
+{
+    (void)cgroup_write(groups, CGROUP_CPU, ".", groups->v2 ? "cpu.weight" : "cpu.shares", "%u",
+                       WEIGHT_FACTOR * (groups->v2 ? WEIGHT_V2 : WEIGHT_V1));
+}
+
 static void note_slot(void *context, const char *name)
 {
     struct cgroups *groups = context;
@@ -188,6 +201,7 @@ int cgroup_open(struct cgroups *groups, const char *parent, const char *instance
     }
     cgroup_find_device(state_path, &groups->device);
     start_counting_io(groups);
+    weigh_more(groups);
     cgroup_each(groups, note_slot, groups);
     return 0;
 }

@@ -355,6 +355,9 @@ except OSError as problem:
         used, elapsed = hog.cpu_seconds() - used, time.monotonic() - started
         self.assertLessEqual(used / elapsed, CPU_MILLIS / 1000 * 1.1)
         self.assertGreater(used, 0)
+        # All sandboxes together are more than one process of the host; see cgroup_open.c.
+        weight = hog.group("cpu").parent / ("cpu.weight" if V2 else "cpu.shares")
+        self.assertGreater(int(weight.read_text()), 100 if V2 else 1024)
         self.answers(hog)  # slow, as it has no share left, but sure
         hog.stop(command)
         self.beside(hog, spin)
