@@ -35,8 +35,8 @@ static const struct option table[] = {
      "serve the listening socket inherited as file descriptor N,\n"
      "with /internal/, instead of TCP (unless --port is given too)"},
     {"work-fd", NULL, "N", FDS, AT(work_fds), 3, 1 << 20,
-     "have what is started here join a control group first, by writing 0\n"
-     "to the file inherited as descriptor N; may be given four times"},
+     "processes begin by joining a control group: they write 0 to the\n"
+     "file inherited as descriptor N; may be given four times"},
     {"pid1", NULL, NULL, FLAG, AT(pid1), 0, 0,
      "be the init: reap orphans, end with the entrypoint"},
     {"bootstrap", NULL, NULL, FLAG, AT(bootstrap), 0, 0,

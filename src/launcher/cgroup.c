@@ -161,7 +161,7 @@ int cgroup_open_work(const struct cgroups *groups, const char *name,
 int cgroup_enter_namespace(const struct cgroups *groups, const char *name)
 {
     int fds[CGROUP_WORK_FDS_MAX];
-    unsigned count;
+    unsigned count = 0;
     int r =
         open_procs(groups, name, groups->v2 ? "init/cgroup.procs" : "cgroup.procs", fds, &count);
     if (r < 0)

@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -231,13 +232,20 @@ class Quick(unittest.TestCase):
             server.create().delete()
             self.assertIn(":name=opensandbox:/", Path("/proc/self/cgroup").read_text())
             self.assertNotIn("name=opensandbox", Path("/proc/self/mountinfo").read_text())
-            launchers = server.launcher_pids()
-        self.assertTrue(launchers)
-        # Another launcher on this machine may have it, too.
+            # Another launcher on this machine may have it, too: this one holds it itself.
+            self.assertTrue(any(self.is_root_of_hierarchy(f"/proc/{pid}/fd/{fd}")
+                                for pid in server.launcher_pids() for fd in os.listdir(f"/proc/{pid}/fd")))
         others = [entry for entry in Path("/proc").glob("[0-9]*/comm") if self.is_launcher(entry)]
         if not others:
             wait_until(lambda: ":name=opensandbox:" not in Path("/proc/self/cgroup").read_text(),
                        what="the hierarchy is gone")
+
+    @staticmethod
+    def is_root_of_hierarchy(path):
+        if os.readlink(path) != "/":
+            return False
+        kind = subprocess.run(["stat", "-f", "-L", "-c", "%t", path], stdout=subprocess.PIPE, check=True, text=True)
+        return kind.stdout.strip() == "27e0eb"  # CGROUP_SUPER_MAGIC
 
     @staticmethod
     def is_launcher(comm):

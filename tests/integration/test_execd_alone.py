@@ -632,5 +632,43 @@ class Size(unittest.TestCase):
                 job.result()
 
 
+class WorkGroup(unittest.TestCase):
+    """--work-fd: every process says "0" to each of the files before it runs, or does not run."""
+
+    def start(self, files, *args):
+        opened = " ".join(f"exec {number}>>{path};" for number, path in files.items())
+        numbers = [word for number in files for word in ("--work-fd", str(number))]
+        execd = Execd(*numbers, *args, command=("sh", "-c", f'{opened} exec "$0" "$@"', BINARY))
+        self.addCleanup(execd.stop)
+        return execd
+
+    def test_all_kinds_join(self):
+        folder = tempfile.mkdtemp(prefix="osb-execd-test-")
+        self.addCleanup(shutil.rmtree, folder, True)
+        execd = self.start({8: f"{folder}/a", 9: f"{folder}/b"})
+        self.assertFalse({"8", "9"} & set(texts(execd.run("ls /proc/$$/fd"), "stdout")))
+        session = execd.json("POST", "/session", {})[1]["session_id"]
+        execd.request("POST", f"/session/{session}/run", json.dumps({"command": "true"}))
+        for name in "ab":
+            with open(f"{folder}/{name}", encoding="ascii") as file:
+                self.assertEqual(file.read(), "00")
+
+    def test_none_runs_outside(self):
+        execd = self.start({9: "/dev/full"})
+        message = "cannot join the control group of the sandbox's processes: No space left on device"
+        self.assertIn(message, str(execd.run("echo outside")))
+        self.assertNotIn("outside", str(texts(execd.run("echo outside"), "stdout")))
+        session = execd.json("POST", "/session", {})[1]["session_id"]
+        answer = execd.request("POST", f"/session/{session}/run", json.dumps({"command": "echo outside"}))[2]
+        self.assertIn(message, answer.decode())
+        self.assertEqual(execd.request("GET", "/ping")[0], 200)
+
+    def test_a_number_that_is_not_open(self):
+        done = subprocess.run([BINARY, "--port", "0", "--work-fd", "77"], stderr=subprocess.PIPE, timeout=WAIT,
+                              check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"--work-fd 77: Bad file descriptor", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -7,15 +7,14 @@ import os
 import re
 import resource
 import signal
-import subprocess
 import sys
 import time
 import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from launcher import (BY_DEADLINE, BY_KILL, CONFLICT, CREATE, DEADLINE, EXITED, FREEZE, FROZEN,
-                      HIT_MEMORY, HIT_PIDS, KILL, LIMITS, LOST, LauncherTest, NOT_FOUND, OK,
-                      READ_ONLY_ROOT, REMOVE, RUNNING, THAW, UNSUPPORTED, create_body,
+                      HIT_MEMORY, HIT_PIDS, KILL, LIMITS, LauncherTest, NOT_FOUND, OK,
+                      REMOVE, RUNNING, THAW, UNSUPPORTED, create_body,
                       deadline_body, eventually, id_body, inside, main, record_of,
                       set_limits_body, upper_of)  # noqa: E402
 
@@ -169,11 +168,6 @@ class States(ChangeTest):
                 self.assertIn(self.client.wait(second).code, expected[kind])
                 self.assertEqual(self.client.wait_exit(sandbox).reason, BY_KILL)
                 self.client.ask(REMOVE, id_body(sandbox))
-
-    def test_shapes_that_cannot_be_made(self):
-        for body in ({"image": "ubuntu"},):
-            self.assertEqual(self.client.ask(CREATE, create_body(str(uuid.uuid4()), **body)).code,
-                             NOT_FOUND)
 
 
 class Freezing(ChangeTest):

@@ -194,6 +194,34 @@ static void test_path_that_is_not_visible(void **state)
     assert_int_equal(sample.memory_used, 1 * MIB);
 }
 
+/* As execd is in a native sandbox: beside the group that its cgroup namespace begins with, which is
+ * the one that is shown. */
+static void test_beside_the_group_that_is_shown(void **state)
+{
+    (void)state;
+    put_machine();
+    put_v1("4:memory:/..\n3:cpu,cpuacct:/docker/x\n");
+    put("/sys/fs/cgroup/cpu,cpuacct/cpuacct.usage", "6\n");
+    put("/sys/fs/cgroup/memory.limit_in_bytes", "1048576\n"); /* above what is mounted */
+    put("/sys/fs/cgroup/memory.usage_in_bytes", "4096\n");
+    put("/sys/fs/cgroup/mem ory/memory.limit_in_bytes", "67108864\n");
+    put("/sys/fs/cgroup/mem ory/memory.usage_in_bytes", "2097152\n");
+    struct execd_sample sample = read_sample();
+    assert_int_equal(sample.cpu_used_ns, 6);
+    assert_int_equal(sample.memory_total, 64 * MIB);
+    assert_int_equal(sample.memory_used, 2 * MIB);
+    put_v2("0::/../init\n");
+    put("/sys/fs/init/cpu.stat", "usage_usec 1\n");
+    put("/sys/fs/init/memory.current", "4096\n");
+    put("/sys/fs/cgroup/cpu.stat", "usage_usec 9\n");
+    put("/sys/fs/cgroup/memory.max", "33554432\n");
+    put("/sys/fs/cgroup/memory.current", "3145728\n");
+    sample = read_sample();
+    assert_int_equal(sample.cpu_used_ns, 9000);
+    assert_int_equal(sample.memory_total, 32 * MIB);
+    assert_int_equal(sample.memory_used, 3 * MIB);
+}
+
 static void test_without_proc(void **state)
 {
     (void)state;
@@ -320,6 +348,7 @@ int main(void)
         IN_TREE(test_v2_root),
         IN_TREE(test_v1),
         IN_TREE(test_path_that_is_not_visible),
+        IN_TREE(test_beside_the_group_that_is_shown),
         IN_TREE(test_without_proc),
         IN_TREE(test_usual_places_of_v1),
         IN_TREE(test_machine_alone),

@@ -43,6 +43,7 @@ static void test_defaults(void **state)
     assert_int_equal(PARSE(&options, NULL, ""), 0);
     assert_int_equal(options.port, EXECD_PORT_DEFAULT);
     assert_int_equal(options.listen_fd, -1);
+    assert_int_equal(options.work_fds.count, 0);
     assert_int_equal(execd_options_log_level(&options), LOG_INFO);
     assert_false(options.pid1 || options.bootstrap || options.block_clone3);
     assert_null(options.token);
@@ -67,6 +68,10 @@ static void test_all_ways_to_write_an_option(void **state)
     assert_string_equal(options.token, "a=b");
     assert_int_equal(PARSE(&options, NULL, " --listen-fd 3"), 0);
     assert_int_equal(options.port, -1); /* the inherited socket stands for TCP */
+    assert_int_equal(PARSE(&options, NULL, " --work-fd 7 --work-fd=8"), 0);
+    assert_int_equal(options.work_fds.count, 2);
+    assert_int_equal(options.work_fds.items[0], 7);
+    assert_int_equal(options.work_fds.items[1], 8);
 }
 
 static void test_entrypoint(void **state)
@@ -109,6 +114,8 @@ static void test_refused(void **state)
     REFUSED(" --por 5", "there is no option --por");
     REFUSED(" --pid1=1", "--pid1 takes no value");
     REFUSED(" --listen-fd 2", "from 3");
+    REFUSED(" --work-fd 2", "from 3");
+    REFUSED(" --work-fd=3 --work-fd=4 --work-fd=5 --work-fd=6 --work-fd=7", "more than 4 times");
     REFUSED(" --log-level 8", "from 0 to 7");
     REFUSED(" word", "unexpected argument \"word\"");
     REFUSED(" --pid1 -- word", "unexpected argument \"word\"");

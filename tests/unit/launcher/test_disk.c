@@ -209,7 +209,13 @@ static void test_template_is_made_once(void **context)
     write_at(again, DISK_SUPER_OFFSET + 0x38, "nonsense");
     super = copy_of(32 * MIB, "fourth");
     assert_true(super.clean);
-    assert_int_not_equal(inode_of(path), second);
+    ino_t third = inode_of(path);
+    assert_int_not_equal(third, second);
+    /* And those of another recipe, which the label names. */
+    AUTO_CLOSE int labelled = openat(dir_fd, path, O_RDWR | O_CLOEXEC);
+    write_at(labelled, DISK_SUPER_OFFSET + 0x78, "another-recipe");
+    copy_of(32 * MIB, "fifth");
+    assert_int_not_equal(inode_of(path), third);
 }
 
 static void test_templates_are_bounded(void **context)

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -94,9 +95,11 @@ static bool is_attached(void)
     return found;
 }
 
-/* As in a slot: its own namespace, a scratch to mount on. Returns disk_make()'s answer. */
+/* As in a slot: its own namespace, a scratch to mount on. Returns disk_make()'s answer. A child
+ * that waits must not outlive a test that fails. */
 static int make_in_child(uint64_t bytes)
 {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     static const struct mounts_option options[] = {{"size", "64k"}, {NULL, NULL}};
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
