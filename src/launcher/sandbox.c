@@ -264,8 +264,8 @@ static int unlink_socket(const struct sandbox *sandbox, struct error *err)
 
 /* Out of the table, its files out of sight and on their way out. Moving its directory is the moment
  * at which it is gone: a launcher killed before that finds a sandbox that has ended, or one without
- * a socket, which it clears; one killed after it finds nothing but things to delete. If it cannot be
- * moved, the sandbox stays: false. */
+ * a socket, which it clears; one killed after it finds nothing but things to delete. If it cannot
+ * be moved, the sandbox stays: false. */
 static bool discard(struct sandbox *sandbox)
 {
     struct launcher *launcher = sandbox->launcher;

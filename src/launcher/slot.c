@@ -155,28 +155,38 @@ static void note_report(struct slot *slot, const struct slot_report *report)
     }
 }
 
-/* Read what there is. False at the end of the stream. */
+/* Read what there is. False at the end of the stream. A slot that cannot be heard is of no use: it
+ * is ended, of which its pidfd tells. */
 static bool read_reports(struct slot *slot)
 {
     struct slot_report report;
     for (;;) {
         ssize_t n = recv(slot->control_fd, &report, sizeof(report), MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
+        if (n == (ssize_t)sizeof(report)) {
+            note_report(slot, &report);
+            continue;
+        }
+        if (n >= 0 || errno == EAGAIN)
+            return n < 0;
+        if (errno == EINTR)
             continue;
         /* The kernel's word for a socket that was closed with something unread in it. */
-        if (n < 0 && errno == ECONNRESET)
+        if (errno == ECONNRESET) {
             slot->unheard = true;
-        if (n != (ssize_t)sizeof(report))
-            return n < 0 && errno == EAGAIN;
-        note_report(slot, &report);
+        } else {
+            log_warn("cannot hear a slot: %s", strerror(errno));
+            slot->deaf = true;
+            process_signal(slot->pidfd, SIGKILL);
+        }
+        return false;
     }
 }
 
 /* Whether execve succeeded: announced, then closed without complaint. */
 static bool has_started(struct slot *slot)
 {
-    return slot->state == SLOT_STATE_STARTING && !read_reports(slot) && slot->announced &&
-           slot->failure.code == ERR_OK;
+    return slot->state == SLOT_STATE_STARTING && !read_reports(slot) && !slot->deaf &&
+           slot->announced && slot->failure.code == ERR_OK;
 }
 
 /* The process of a slot is gone, expected or not. */

@@ -44,6 +44,7 @@ struct slot {
     bool ordered;            /* not of the pool */
     bool prepared;           /* said that it is ready */
     bool unheard;            /* ended without having read its order */
+    bool deaf;               /* we could not read what it said, and killed it */
     bool announced;          /* said that execve comes next */
     struct error failure;    /* what it reported */
     struct loop_source control_source;

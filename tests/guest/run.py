@@ -61,6 +61,8 @@ def make_test_disk(folder, programs, plan):
     (tree / "build/tests").mkdir()
     for program in (programs / "tests").glob("unit-*"):
         shutil.copy2(program, tree / "build/tests")
+    if (programs / "tests/support").exists():
+        shutil.copytree(programs / "tests/support", tree / "build/tests/support")
     (tree / "plan.json").write_text(json.dumps(plan, indent=1))
     size = sum(p.stat().st_size for p in tree.rglob("*") if p.is_file())
     build.make_disk(tree, folder / "tests.ext4", (64 << 20) + size * 2)
