@@ -150,7 +150,9 @@ class Check(unittest.TestCase):
             version = 2 if "cgroup v2" in log else 1
             self.assertIn(f"cgroup v{version}", report.rows["cgroup-mode"]["effect"])
             for name, limits in (("memory-limits", {"memory": "64Mi"}), ("cpu-limits", {"cpu": "500m"}),
-                                 ("pids-limits", {"pids": "64"})):
+                                 ("pids-limits", {"pids": "64"}), ("disk-limits", {"disk": "64Mi"}),
+                                 ("io-read-limits", {"io-read-bps": "8Mi"}),
+                                 ("io-write-limits", {"io-write-bps": "8Mi"})):
                 answer = server.request("POST", "/v1/sandboxes", {
                     "image": {"uri": "host"}, "entrypoint": ["tail", "-f", "/dev/null"], "resourceLimits": limits})
                 self.assertEqual(answer.status == 202, report.found(name) == "yes", (name, answer))
