@@ -330,7 +330,7 @@ static void test_hits_are_counted(void **state)
     (void)state;
     need(CGROUP_MEMORY);
     need(CGROUP_PIDS);
-    struct cgroup_limits limits = {.memory_bytes = 8 * MIB, .pids = 10};
+    struct cgroup_limits limits = {.memory_bytes = 16 * MIB, .pids = 10};
     struct cgroup_usage usage;
     assert_int_equal(cgroup_make(&groups, SLOT), 0);
     assert_int_equal(cgroup_limit_new(&groups, SLOT, &limits), 0);
@@ -338,6 +338,8 @@ static void test_hits_are_counted(void **state)
     pid_t pid = start(take_memory);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    limits.memory_bytes = 0; /* the next are not to be killed, however large this program is */
+    assert_int_equal(cgroup_limit(&groups, SLOT, &limits), 0);
     start(fork_often);
     assert_int_equal(cgroup_usage(&groups, SLOT, &usage), 0);
     assert_int_equal(usage.oom_kills, 1);
