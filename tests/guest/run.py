@@ -44,10 +44,10 @@ def command_of(name):
 
 
 def make_plan(suites, pattern):
-    env = {"OSB_BIN_DIR": "/opt/build/bin", "OSB_BUILD_DIR": "/opt/build", "OSB_GUEST": "1", "OSB_SLOW": "4",
+    env = {"OSB_BIN_DIR": "/opt/build/bin", "OSB_BUILD_DIR": "/opt/build", "OSB_SLOW": "4",
            "CMOCKA_MESSAGE_OUTPUT": "TAP"}
-    return [{"name": suite.name, "timeout": SUITE_SECONDS, "env": env,
-             "command": command_of(suite.name) + ([pattern or suite.pattern] if pattern or suite.pattern else [])}
+    return [{"name": suite.name, "timeout": SUITE_SECONDS, "env": {**env, **suite.env},
+             "command": command_of(suite.name) + ([pattern] if pattern else suite.patterns)}
             for suite in suites]
 
 
@@ -61,6 +61,8 @@ def make_test_disk(folder, programs, plan):
     (tree / "build/tests").mkdir()
     for program in (programs / "tests").glob("unit-*"):
         shutil.copy2(program, tree / "build/tests")
+    if (programs / "tests/support").exists():
+        shutil.copytree(programs / "tests/support", tree / "build/tests/support")
     (tree / "plan.json").write_text(json.dumps(plan, indent=1))
     size = sum(p.stat().st_size for p in tree.rglob("*") if p.is_file())
     build.make_disk(tree, folder / "tests.ext4", (64 << 20) + size * 2)

@@ -6,15 +6,17 @@ from typing import NamedTuple
 class GuestSuite(NamedTuple):
     name: str
     minimum: int
-    pattern: str
+    patterns: list
+    env: dict
 
 
 def read_suites(path=Path(__file__).resolve().parent / "suites.txt"):
     suites = []
     for line in path.read_text().splitlines():
         if line.strip() and not line.startswith("#"):
-            name, minimum, *pattern = line.split()
-            suites.append(GuestSuite(name, int(minimum), "".join(pattern)))
+            name, minimum, *more = line.split()
+            env = dict(word.split("=", 1) for word in more if "=" in word)
+            suites.append(GuestSuite(name, int(minimum), [word for word in more if "=" not in word], env))
     return suites
 
 

@@ -282,7 +282,8 @@ class ReadOnly(ImageTest):
             box = self.create(image, ["tail", "-f", "/dev/null"], read_only=True, resourceLimits={"disk": "32Mi"})
             self.assertIn("Read-only", box.output("touch /x 2>&1 || true"))
             box = self.create(image, ["tail", "-f", "/dev/null"], resourceLimits={"disk": "32Mi"})
-            self.assertIn("No space left", box.output("dd if=/dev/zero of=/big bs=1M count=64 2>&1 || true"))
+            self.assertRegex(box.output("dd if=/dev/zero of=/big bs=1M count=64 2>&1 || true"),
+                         "No space left|Disk quota exceeded")
             self.assertLessEqual(int(box.output("stat -c %s /big")), 32 << 20)
 
     def test_large_output(self):

@@ -16,7 +16,7 @@ from launcher import (BY_DEADLINE, BY_KILL, CONFLICT, CREATE, DEADLINE, EXITED, 
                       HIT_MEMORY, HIT_PIDS, KILL, LIMITS, LauncherTest, NOT_FOUND, OK,
                       REMOVE, RUNNING, THAW, UNSUPPORTED, create_body,
                       deadline_body, eventually, id_body, inside, main, record_of,
-                      set_limits_body)  # noqa: E402
+                      set_limits_body, upper_of)  # noqa: E402
 
 MIB = 1 << 20
 COUNTER = "(while :; do echo x >> /tmp/count; sleep 0.01; done) > /dev/null 2>&1 < /dev/null &"
@@ -44,7 +44,7 @@ class ChangeTest(LauncherTest):
 
     def count(self, sandbox):
         try:
-            return os.stat(f"{self.state}/launcher/sandboxes/{sandbox}/upper/root/tmp/count").st_size
+            return os.stat(f"{upper_of(self.state, sandbox)}/root/tmp/count").st_size
         except FileNotFoundError:
             return 0
 
@@ -339,13 +339,15 @@ class Limits(ChangeTest):
         self.assertEqual(self.hold(path, 100)[1], 0)
 
     def test_refused_values_leave_the_old(self):
+        """A disk limit comes too late, or there is more in it already: that depends on how it is held."""
         sandbox, path = self.client.create(memory=64 * MIB, pids=50, files=1024)
+        self.assertEqual(inside(path, "head -c 40000000 /dev/zero > /root/x"), ("", 0))
         before = record_of(self.state, sandbox)
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        refused = [({"memory": 128 * MIB, "disk": 64 * MIB}, (UNSUPPORTED, CONFLICT), "disk"),
+        refused = [({"memory": 128 * MIB, "disk": 32 * MIB}, (UNSUPPORTED, CONFLICT), "disk"),
                    ({"memory": 128 * MIB, "files": 1048576}, (UNSUPPORTED,), "open-files")]
         for limits, codes, word in refused:
-            if word == "open-files" and may_raise_limits() and limit >= 1048576:
+            if word == "open-files" and (may_raise_limits() or limit >= 1048576):
                 continue
             with self.subTest(limits):
                 answer = self.set(sandbox, **limits)
@@ -359,7 +361,7 @@ class Limits(ChangeTest):
         sandbox, path = self.client.create(memory=256 * MIB)
         inside(path, "python3 -c 'import time; x = b\"x\" * (100 << 20); open(\"/tmp/up\", \"w\");"
                      " time.sleep(1000)' > /dev/null 2>&1 < /dev/null &")
-        up = f"{self.state}/launcher/sandboxes/{sandbox}/upper/root/tmp/up"
+        up = f"{upper_of(self.state, sandbox)}/root/tmp/up"
         self.assertTrue(eventually(lambda: os.path.exists(up)))
         before = record_of(self.state, sandbox)
         answer = self.set(sandbox, memory=8 * MIB)

@@ -11,7 +11,7 @@ import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from launcher import (EXITED, HIT_CPU, KILL, LauncherTest, OK, REMOVE, RUNNING, STAT, eventually,
-                      id_body, inside, main)  # noqa: E402
+                      id_body, inside, main, upper_of)  # noqa: E402
 
 MIB = 1 << 20
 
@@ -32,7 +32,7 @@ class Usage(LauncherTest):
     def hold(self, sandbox, path, mebibytes):
         inside(path, f"python3 -c 'import time; x = b\"x\" * ({mebibytes} << 20);"
                      " open(\"/tmp/up\", \"w\"); time.sleep(1000)' > /dev/null 2>&1 < /dev/null &")
-        up = f"{self.state}/launcher/sandboxes/{sandbox}/upper/root/tmp/up"
+        up = f"{upper_of(self.state, sandbox)}/root/tmp/up"
         self.assertTrue(eventually(lambda: os.path.exists(up)))
 
     def test_cpu(self):

@@ -280,6 +280,12 @@ def record_of(state, sandbox):
         return dict(line.split(" ", 1) for line in file.read().splitlines())
 
 
+def upper_of(state, sandbox):
+    """The directory of what a sandbox wrote; a level deeper where there is project quota."""
+    folder = f"{state}/launcher/sandboxes/{sandbox}"
+    return f"{folder}/project/upper" if os.path.isdir(f"{folder}/project") else f"{folder}/upper"
+
+
 def inside(path, command):
     """What a shell command says inside of a sandbox, and its exit status."""
     peer = socket.socket(socket.AF_UNIX)

@@ -1,6 +1,6 @@
 """Runs one unittest file and prints its outcome as TAP, one line per test.
 
-Usage: python3 tests/support/tap.py FILE [PATTERN]
+Usage: python3 tests/support/tap.py FILE [PATTERN...]
 The same protocol comes from the C unit tests, so that one runner counts them all.
 """
 import importlib.util
@@ -67,7 +67,7 @@ def main():
     spec.loader.exec_module(module)
     loader = unittest.TestLoader()
     if len(sys.argv) > 2:
-        loader.testNamePatterns = [f"*{sys.argv[2]}*"]
+        loader.testNamePatterns = [f"*{pattern}*" for pattern in sys.argv[2:]]
     suite = loader.loadTestsFromModule(module)
     result = TapResult()
     suite.run(result)
