@@ -152,7 +152,7 @@ static int make_loop(const struct disks *disks, const struct disk_place *place, 
     int r = disk_loop_attach(disks->instance, file, &device);
     if (r < 0)
         return r;
-    AUTO_CLOSE int device_fd = device.fd;
+    AUTO_CLOSE __attribute__((unused)) int device_fd = device.fd;
     unlinkat(place->sandbox_fd, DISK_DEVICE, 0); /* of a first try */
     if (symlinkat(device.path, place->sandbox_fd, DISK_DEVICE) < 0)
         return -errno;
@@ -334,7 +334,7 @@ int disk_grow(const struct disks *disks, int dir_fd, uint64_t bytes, struct erro
     int r = open_running(disks, dir_fd, &file, &device, err);
     if (r < 0)
         return r;
-    AUTO_CLOSE int device_fd = device.fd;
+    AUTO_CLOSE __attribute__((unused)) int device_fd = device.fd;
     /* Never shorter: one that was killed after this line has left it longer than its ext4. */
     if (fstat(file, &st) < 0 || ((uint64_t)st.st_size < size && ftruncate(file, (off_t)size) < 0))
         return error_set_errno(err, errno, "cannot enlarge the file of the sandbox's disk");
@@ -357,7 +357,7 @@ int disk_drop(const struct disks *disks, int dir_fd, struct error *err)
     int r = open_running(disks, dir_fd, &file, &device, err);
     if (r < 0)
         return r;
-    AUTO_CLOSE int device_fd = device.fd;
+    AUTO_CLOSE __attribute__((unused)) int device_fd = device.fd;
     AUTO_CLOSE int root = open_root(&device, err);
     if (root < 0)
         return root;

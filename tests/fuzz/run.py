@@ -26,7 +26,7 @@ def targets():
 
 
 def copy_sources(tree):
-    for part in ("src", "tests/fuzz", "CMakeLists.txt"):
+    for part in ("src", "tests/fuzz", "tests/support/fault.c", "CMakeLists.txt"):
         source = ROOT / part
         (tree / part).parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
