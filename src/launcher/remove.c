@@ -108,8 +108,10 @@ void remove_after(struct launcher *launcher, int pidfd, const char *name, const 
     struct remove_item *item = new_item(launcher, name, cgroup, range);
     item->pidfd = pidfd;
     if (loop_watch(&launcher->loop, &item->exit_source, pidfd, process_ended, &err) < 0) {
-        log_warn("cannot wait for a sandbox to end: %s", err.message);
-        add_waiting(&launcher->remover, item); /* tried until it has */
+        log_warn("cannot wait for a sandbox's end beside other work: %s", err.message);
+        process_end(pidfd);
+        item->pidfd = fd_close(pidfd);
+        add_waiting(&launcher->remover, item);
         return;
     }
     item->next = launcher->remover.dying;

@@ -165,6 +165,7 @@ static bool read_reports(struct slot *slot)
             continue;
         log_warn("cannot hear a slot: %s", strerror(errno));
         process_signal(slot->pidfd, SIGKILL);
+        slot->serves = false; /* no more */
         return false;
     }
 }
