@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "launcher/adopt.h"
 #include "launcher/image_host.h"
+#include "launcher/nofile.h"
 #include "launcher/private_root.h"
 
 #define FIRST_PEER_MS 10000
@@ -110,6 +111,7 @@ static int start(struct launcher *launcher, struct error *err)
     if (r < 0)
         return r;
     quicken_moves(launcher);
+    launcher->open_files = nofile_effective(0);
     prepare_image(launcher);
     images_open(&launcher->images);
     loop_timer_set(&launcher->idle_timer, FIRST_PEER_MS);

@@ -40,6 +40,7 @@ struct launcher {
     int signal_fd;
     struct loop_source signal_source;
     struct loop_timer idle_timer; /* time a new launcher gives its first peer */
+    uint32_t open_files;          /* what a process of a sandbox may have that asks for no limit */
     bool unmapped_logged;
 };
 

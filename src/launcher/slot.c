@@ -264,6 +264,7 @@ static int start_process(struct slot *slot, int control, struct error *err)
             .cgroup = slot->cgroup,
             .directory = slot->directory,
             .range = slot->range,
+            .open_files = launcher->open_files,
             .control_fd = control,
             .image_fd = image,
         };

@@ -22,7 +22,6 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "launcher/nofile.h"
 #include "launcher/slot_process.h"
 
 #define OOM_SCORE_STEP 100 /* of 1000, which is all the memory there is */
@@ -109,10 +108,8 @@ static int open_null(struct slot_context *slot)
  * whoever started the launcher. */
 static int set_rlimits(struct slot_context *slot)
 {
-    (void)slot;
     static const struct rlimit one = {1, 1}, none = {0, 0};
-    rlim_t files = nofile_effective(0);
-    struct rlimit open_files = {files, files};
+    struct rlimit open_files = {slot->plan.open_files, slot->plan.open_files};
     if (setrlimit(RLIMIT_CORE, &one) < 0 && (errno != EPERM || setrlimit(RLIMIT_CORE, &none) < 0))
         return -errno;
     if (setrlimit(RLIMIT_RTPRIO, &none) < 0 || setrlimit(RLIMIT_NICE, &none) < 0 ||

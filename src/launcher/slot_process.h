@@ -43,6 +43,7 @@ struct slot_plan {
     const char *cgroup;     /* also the name of its socket */
     const char *directory;  /* name among the loose ones */
     unsigned range;
+    uint32_t open_files; /* of each process */
     int control_fd;
     int image_fd; /* its directory, in the launcher's mount namespace; -1: image "host" */
 };

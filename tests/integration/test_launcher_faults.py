@@ -84,7 +84,7 @@ class Faults(SweptLauncher):
             raise Trouble(f"{words}: {listed and (listed.state, listed.reason)}\n{self.read_log()}")
         self.settle()
         self.check([self.keeper] + ([sandbox] if listed else []), words)
-        if listed and role in ("slot", "ready") and hit and hit.endswith(" " + self.record(sandbox)["pid"]):
+        if listed and role == "slot" and hit and hit.endswith(" " + self.record(sandbox)["pid"]):
             if hit.split(" ")[1].split("(")[0] not in self.harmless:
                 raise Trouble(f"{words}: became a sandbox all the same")
         if listed:
