@@ -57,7 +57,8 @@ static int compare_ns(const void *a, const void *b)
 static double report(const char *name, uint64_t *ns)
 {
     qsort(ns, rounds, sizeof(*ns), compare_ns);
-    double median = (double)ns[rounds / 2] / 1e6;
+    size_t middle = rounds / 2;
+    double median = (double)ns[middle] / 1e6;
     printf("%-12s %6.0f %6.0f %6.0f  ms (best, median, worst of %u)\n", name, (double)ns[0] / 1e6,
            median, (double)ns[rounds - 1] / 1e6, rounds);
     return median;

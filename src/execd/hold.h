@@ -2,8 +2,8 @@
  *
  * It says on an inherited socket that it serves (one byte), and goes on as if nothing were special.
  * Whoever started it sends one byte when a sandbox has been made of it; from then on the socket is
- * closed and its life is its own. The socket's end before that byte means that nobody will ever want
- * it: it ends. */
+ * closed and its life is its own. The socket's end before that byte means that nobody will ever
+ * want it: it ends. */
 #pragma once
 
 #include "base/error.h"

@@ -48,7 +48,7 @@ struct execd_pass {
 struct execd_spawn {
     const struct execd_programs *programs;
     int program_fd; /* > 0: this open file is tried before them */
-    char **argv; /* argv[0] is replaced by the program's name; NULL-terminated */
+    char **argv;    /* argv[0] is replaced by the program's name; NULL-terminated */
     char *const *envp;
     const char *cwd;
     const struct execd_credentials *credentials; /* NULL: as execd itself */

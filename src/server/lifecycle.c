@@ -119,7 +119,8 @@ static int refuse_unavailable(struct error *err)
 static struct error runtime_error(const struct error *err, const char *doing, const char *id)
 {
     struct error told = *err;
-    /* What this machine cannot do or does not have, a limit or an image, is wrong in a request to it.
+    /* What this machine cannot do or does not have, a limit or an image, is wrong in a request to
+     * it.
      */
     if (err->code == ERR_UNSUPPORTED || err->code == ERR_NOT_FOUND)
         told.code = ERR_INVALID;

@@ -87,7 +87,7 @@ static void set_registers(pid_t pid, struct user_regs_struct *registers)
 static void replace_call(pid_t pid, int call)
 {
 #if defined(__x86_64__)
-    struct user_regs_struct registers;
+    struct user_regs_struct registers = {0};
     if (get_registers(pid, &registers)) {
         registers.orig_rax = (unsigned long long)call;
         set_registers(pid, &registers);
@@ -100,7 +100,7 @@ static void replace_call(pid_t pid, int call)
 
 static void replace_result(pid_t pid, long result)
 {
-    struct user_regs_struct registers;
+    struct user_regs_struct registers = {0};
     if (!get_registers(pid, &registers))
         return;
 #if defined(__x86_64__)
@@ -113,7 +113,7 @@ static void replace_result(pid_t pid, long result)
 
 static uint64_t clone_flags(pid_t pid)
 {
-    struct user_regs_struct registers;
+    struct user_regs_struct registers = {0};
     if (!get_registers(pid, &registers))
         return 0;
 #if defined(__x86_64__)
