@@ -35,10 +35,10 @@ static const struct option table[] = {
      "serve the listening socket inherited as file descriptor N,\n"
      "with /internal/, instead of TCP (unless --port is given too)"},
     {"hold-fd", NULL, "N", NUMBER, AT(hold_fd), 3, 1 << 20,
-     "say on the socket inherited as N that we serve (one byte), and end\n"
-     "if it does before it has sent one: we were started for a pool"},
+     "say on the socket inherited as N that we serve (one byte), and\n"
+     "end if it does before it has sent one: we wait in a pool"},
     {"idle-fd", NULL, "N", NUMBER, AT(idle_fd), 3, 1 << 20,
-     "the program inherited as file N runs in place of the entrypoint\n"
+     "the program inherited as file N runs as the entrypoint\n"
      "tail -f /dev/null, which only waits"},
     {"work-fd", NULL, "N", FDS, AT(work_fds), 3, 1 << 20,
      "processes begin by joining a control group: they write 0 to the\n"

@@ -216,14 +216,14 @@ static int build_root(int host_fd, int root_fd, struct error *err)
     return r;
 }
 
-static int build_mask(int mask_fd, struct error *err)
+static int build_mask(int layer_fd, struct error *err)
 {
-    int r = make_dirs(mask_fd, mask_dirs, ARRAY_LEN(mask_dirs), err);
+    int r = make_dirs(layer_fd, mask_dirs, ARRAY_LEN(mask_dirs), err);
     if (r == 0)
-        r = make_link(mask_fd, "local/man", "share/man", err);
+        r = make_link(layer_fd, "local/man", "share/man", err);
     if (r < 0)
         return r;
-    AUTO_CLOSE int local = openat(mask_fd, "local", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int local = openat(layer_fd, "local", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (local < 0 || fsetxattr(local, OPAQUE_XATTR, "y", 1, 0) < 0)
         return error_set_errno(
             err, errno,
@@ -243,22 +243,22 @@ static int make_open(int dir_fd, const char *name, int *ret_fd, struct error *er
 
 static int build_new(int dir_fd, int host_fd, struct error *err)
 {
-    AUTO_CLOSE int new_fd = -1, root_fd = -1, mask_fd = -1;
+    AUTO_CLOSE int new_fd = -1, layer_fd = -1, root_fd = -1;
     int r = make_open(dir_fd, NEW_DIR, &new_fd, err);
     if (r == 0)
-        r = make_open(new_fd, "root", &root_fd, err);
+        r = make_open(new_fd, "layer", &layer_fd, err);
     if (r == 0)
-        r = make_open(new_fd, "usr-mask", &mask_fd, err);
+        r = make_open(layer_fd, IMAGE_HOST_ROOT, &root_fd, err);
     if (r == 0)
         r = build_root(host_fd, root_fd, err);
     if (r == 0)
-        r = build_mask(mask_fd, err);
+        r = build_mask(layer_fd, err);
     return r;
 }
 
 bool image_host_exists(int dir_fd)
 {
-    return faccessat(dir_fd, IMAGE_HOST_MASK, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    return faccessat(dir_fd, IMAGE_HOST_LAYER, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 int image_host_build(int dir_fd, const char *host_root, struct error *err)

@@ -1,18 +1,20 @@
 /* The host as an image.
  *
- * A sandbox of it is two overlays. The first has image-host/root below: an almost empty root with
- * an /etc we write, so that nothing of the host's configuration, users or secrets is in it. The
- * second lies on /usr and has image-host/usr-mask over the host's /usr below: the programs of the
- * host without /usr/local, which an opaque directory hides. */
+ * A sandbox of it is one overlay with two layers below: the host's /usr, and over it
+ * image-host/layer, of our making. That hides /usr/local by an opaque directory and has, in
+ * `.root`, everything else: an almost empty root with an /etc we write, so that nothing of the
+ * host's configuration, users or secrets is in it. `.root` of the overlay becomes the sandbox's
+ * root, and the overlay itself is put on /usr in it: a second overlay would do the same more
+ * plainly, but costs a third of a millisecond and a tenth of an idle sandbox's memory. */
 #pragma once
 
 #include <stdbool.h>
 
 #include "base/error.h"
 
-#define IMAGE_HOST_DIR  "image-host"
-#define IMAGE_HOST_ROOT IMAGE_HOST_DIR "/root"
-#define IMAGE_HOST_MASK IMAGE_HOST_DIR "/usr-mask"
+#define IMAGE_HOST_DIR   "image-host"
+#define IMAGE_HOST_LAYER IMAGE_HOST_DIR "/layer"
+#define IMAGE_HOST_ROOT  ".root" /* in the layer */
 
 /* Build it anew below dir_fd from the tree at host_root ("/"; tests have another). The one before
  * must not be the lower directory of a living sandbox. ERR_UNSUPPORTED when the host keeps programs

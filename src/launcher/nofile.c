@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -65,10 +66,26 @@ int nofile_check(uint32_t files, struct error *err)
                      files, max);
 }
 
-int nofile_set(pid_t pid, uint32_t files)
+/* prlimit(2), and where root lacks CAP_SYS_RESOURCE, as in many containers, as the owner of the
+ * sandbox's user namespace, who needs no capability. By bare system call, of this one thread; what root
+ * could do it can do again afterwards. Nobody can signal or trace us meanwhile: our real and saved ids
+ * stay. */
+static int limit_as(uid_t owner, pid_t pid, const struct rlimit *new, struct rlimit *old)
+{
+    if (prlimit(pid, RLIMIT_NOFILE, new, old) == 0)
+        return 0;
+    if (errno != EPERM || syscall(SYS_setresuid, -1, owner, -1) < 0)
+        return -errno;
+    int r = prlimit(pid, RLIMIT_NOFILE, new, old) < 0 ? -errno : 0;
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0)
+        abort(); /* cannot be, and nobody may go on as somebody else */
+    return r;
+}
+
+int nofile_set(pid_t pid, uid_t owner, uint32_t files)
 {
     struct rlimit limit = {files, files};
-    return prlimit(pid, RLIMIT_NOFILE, &limit, NULL) < 0 ? -errno : 0;
+    return limit_as(owner, pid, &limit, NULL);
 }
 
 int nofile_check_change(uint32_t from, uint32_t to, struct error *err)
@@ -95,7 +112,7 @@ static int list_group(const struct cgroups *groups, const char *name, const char
 }
 
 /* 1: changed, 0: nothing to do or nobody there any more. */
-static int change_process(pid_t pid, uint32_t from, uint32_t to)
+static int change_process(pid_t pid, uid_t owner, uint32_t from, uint32_t to)
 {
     struct rlimit old, new = {to, to};
     AUTO_CLOSE int pidfd = -1;
@@ -103,18 +120,21 @@ static int change_process(pid_t pid, uint32_t from, uint32_t to)
      * it the one that was meant, short of all pids being used up in between. */
     if (process_open(pid, &pidfd) < 0 || process_signal(pidfd, 0) < 0)
         return 0;
-    if (prlimit(pid, RLIMIT_NOFILE, NULL, &old) < 0)
-        return errno == ESRCH ? 0 : -errno;
+    int r = limit_as(owner, pid, NULL, &old);
+    if (r < 0)
+        return r == -ESRCH ? 0 : r;
     bool own_choice = old.rlim_max < MIN(from, to);
     if (own_choice || (old.rlim_max == to && old.rlim_cur <= to))
         return 0;
-    if (prlimit(pid, RLIMIT_NOFILE, &new, NULL) < 0)
-        return errno == ESRCH ? 0 : -errno;
+    r = limit_as(owner, pid, &new, NULL);
+    if (r < 0)
+        return r == -ESRCH ? 0 : r;
     return 1;
 }
 
 /* How many were changed, or -errno. */
-static int look(const struct cgroups *groups, const char *name, uint32_t from, uint32_t to)
+static int look(const struct cgroups *groups, const char *name, uid_t owner, uint32_t from,
+                uint32_t to)
 {
     static const char *const subs[] = {"", "init/", "work/"};
     CLEANUP(buf_done) struct buf pids;
@@ -131,7 +151,7 @@ static int look(const struct cgroups *groups, const char *name, uint32_t from, u
         uint64_t pid;
         if (str_to_u64(line, 2, INT32_MAX, &pid) < 0)
             continue;
-        int r = change_process((pid_t)pid, from, to);
+        int r = change_process((pid_t)pid, owner, from, to);
         if (r < 0)
             return r;
         changed += r;
@@ -139,8 +159,8 @@ static int look(const struct cgroups *groups, const char *name, uint32_t from, u
     return changed;
 }
 
-int nofile_change(const struct cgroups *groups, const char *name, uint32_t from, uint32_t to,
-                  struct error *err)
+int nofile_change(const struct cgroups *groups, const char *name, pid_t first, uid_t owner,
+                  uint32_t from, uint32_t to, struct error *err)
 {
     if (from == to)
         return 0;
@@ -151,8 +171,10 @@ int nofile_change(const struct cgroups *groups, const char *name, uint32_t from,
         return error_set(err, ERR_UNSUPPORTED,
                          "the open-files limit of a running sandbox cannot be changed: without "
                          "control groups its processes cannot be listed");
+    r = change_process(first, owner, from, to); /* what it starts from now on has the new one */
     for (int i = 0; i < LOOKS_MAX; i++) {
-        r = look(groups, name, from, to);
+        if (r >= 0)
+            r = look(groups, name, owner, from, to);
         if (r < 0)
             return error_set_errno(err, -r, "cannot set the open-files limit of a process");
         if (r == 0)

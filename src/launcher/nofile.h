@@ -20,14 +20,15 @@ uint32_t nofile_effective(uint32_t files);
 /* Whether a new sandbox can have `files`; ERR_UNSUPPORTED, with what it can have. */
 int nofile_check(uint32_t files, struct error *err);
 
-/* Lower that of a new sandbox's first process. 0 or -errno. */
-int nofile_set(pid_t pid, uint32_t files);
+/* Lower that of a new sandbox's first process. `owner` is whose user namespace it is. 0 or -errno.
+ */
+int nofile_set(pid_t pid, uid_t owner, uint32_t files);
 
 /* Whether a running one can come from one effective limit to another. Raising what cannot be raised
  * is ERR_UNSUPPORTED, before anything was changed. */
 int nofile_check_change(uint32_t from, uint32_t to, struct error *err);
 
-/* Set it on every process in the group, until a look at all of them finds nothing to change. A
- * process that had lowered its own limit below `from` keeps that. */
-int nofile_change(const struct cgroups *groups, const char *name, uint32_t from, uint32_t to,
-                  struct error *err);
+/* Set it on the first process and on every one in the group, until a look at all of them finds
+ * nothing to change. A process that had lowered its own limit below `from` keeps that. */
+int nofile_change(const struct cgroups *groups, const char *name, pid_t first, uid_t owner,
+                  uint32_t from, uint32_t to, struct error *err);

@@ -140,9 +140,9 @@ static int change_limits(struct sandbox *sandbox, const struct message_limits *l
         r = sandbox_write_record(sandbox, err);
     }
     if (r == 0)
-        r = nofile_change(&sandbox->launcher->cgroups, record->cgroup,
-                          nofile_effective(before.open_files), nofile_effective(limits->open_files),
-                          err);
+        r = nofile_change(&sandbox->launcher->cgroups, record->cgroup, record->pid,
+                          idrange_base(record->range), nofile_effective(before.open_files),
+                          nofile_effective(limits->open_files), err);
     if (r == 0)
         return 0;
     struct error undo = ERROR_INIT;
@@ -357,7 +357,8 @@ static void restore_limits(const struct sandbox *sandbox)
         log_error("sandbox %s: %s", record->id, err.message);
     /* A former launcher may have been killed while it lowered them. */
     uint32_t files = nofile_effective(record->limits.open_files);
-    if (nofile_change(&sandbox->launcher->cgroups, record->cgroup, nofile_max(), files, &err) < 0)
+    if (nofile_change(&sandbox->launcher->cgroups, record->cgroup, record->pid,
+                      idrange_base(record->range), nofile_max(), files, &err) < 0)
         log_error("sandbox %s: %s", record->id, err.message);
 }
 

@@ -67,8 +67,8 @@ static int mount_scratch(struct slot_context *slot)
 {
     static const struct mounts_option options[] = {
         {"size", "64m"}, {"nr_inodes", "16384"}, {"mode", "0700"}, {NULL, NULL}};
-    static const char *const names[] = {"proc", "dev",   "shm", "sys",
-                                        "root", "lower", "usr", "mask"};
+    static const char *const names[] = {"proc", "dev", "shm",   "sys",
+                                        "root", "usr", "lower", "overlay"};
     char path[PATH_MAX];
     slot->scratch_fd = mounts_new("tmpfs", options, MOUNT_ATTR_NOSUID);
     if (slot->scratch_fd < 0)
@@ -77,7 +77,8 @@ static int mount_scratch(struct slot_context *slot)
     int r = mounts_attach(slot->scratch_fd, AT_FDCWD, path);
     if (r == 0)
         r = slot_make_dirs(slot->scratch_fd, names, ARRAY_LEN(names));
-    if (r == 0 && mkdirat(slot->scratch_fd, "empty", 0555) < 0)
+    if (r == 0 && (mkdirat(slot->scratch_fd, "empty", 0555) < 0 ||
+                   fchownat(slot->scratch_fd, "empty", slot->base_id, slot->base_id, 0) < 0))
         r = -errno;
     return r;
 }

@@ -52,50 +52,37 @@ static int make_empty(int dir_fd, const char *path, mode_t mode, uid_t owner)
     return fd < 0 || fchown(fd, owner, owner) < 0 ? -errno : 0;
 }
 
-static int make_ours(struct slot_context *slot, const char *const *names, size_t count)
+/* A directory of the sandbox's root. */
+static int make_theirs(struct slot_context *slot, const char *name)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (mkdirat(slot->upper_fd, names[i], 0700) < 0)
-            return -errno;
-    }
+    if (mkdirat(slot->upper_fd, name, 0755) < 0 ||
+        fchownat(slot->upper_fd, name, slot->base_id, slot->base_id, 0) < 0)
+        return -errno;
     return 0;
 }
 
-static int make_theirs(struct slot_context *slot, const char *const *names, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (mkdirat(slot->upper_fd, names[i], 0755) < 0 ||
-            fchownat(slot->upper_fd, names[i], slot->base_id, slot->base_id, 0) < 0)
-            return -errno;
-    }
-    return 0;
-}
-
-/* What only the host image has. Files that get their contents when the sandbox has a name exist
- * from now on, so that no inode has to be found for them while somebody waits. */
+/* What only the host image has: its root is a directory of the overlay. Files that get their
+ * contents when the sandbox has a name exist from now on. */
 static int make_host_uppers(struct slot_context *slot)
 {
-    static const char *const ours[] = {"work/usr"};
-    static const char *const theirs[] = {"upper/usr", "upper/root/etc"};
     slot->has_own_etc = true;
-    int r = make_ours(slot, ours, ARRAY_LEN(ours));
+    int r = make_theirs(slot, "upper/" IMAGE_HOST_ROOT);
     if (r == 0)
-        r = make_theirs(slot, theirs, ARRAY_LEN(theirs));
+        r = make_theirs(slot, "upper/" IMAGE_HOST_ROOT "/etc");
     if (r == 0)
-        r = make_empty(slot->upper_fd, "upper/root/etc/hostname", 0644, slot->base_id);
+        r = make_empty(slot->upper_fd, "upper/" IMAGE_HOST_ROOT "/etc/hostname", 0644,
+                       slot->base_id);
     if (r == 0)
-        r = make_empty(slot->upper_fd, "upper/root/etc/hosts", 0644, slot->base_id);
+        r = make_empty(slot->upper_fd, "upper/" IMAGE_HOST_ROOT "/etc/hosts", 0644, slot->base_id);
     return r;
 }
 
-/* The upper directories belong to the sandbox's root; what the overlay needs beside them to us. */
+/* The upper directory belongs to the sandbox's root; what the overlay needs beside it to us. */
 static int make_uppers(struct slot_context *slot)
 {
-    static const char *const ours[] = {"upper", "work", "work/root"};
-    static const char *const theirs[] = {"upper/root"};
-    int r = make_ours(slot, ours, ARRAY_LEN(ours));
-    if (r == 0)
-        r = make_theirs(slot, theirs, ARRAY_LEN(theirs));
+    int r = make_theirs(slot, "upper");
+    if (r == 0 && mkdirat(slot->upper_fd, "work", 0700) < 0)
+        r = -errno;
     if (r == 0)
         r = make_empty(slot->sandbox_fd, RECORD_NEW, 0600, 0);
     if (r == 0 && slot_is_host(slot))
@@ -140,13 +127,11 @@ static int attach_layer(struct slot_context *slot, const char *source, const cha
  * mountinfo. Volatile: what a sandbox syncs need not reach the disk, it does not outlive the
  * machine's power anyway; and unmounting then does not sync the whole file system of the state
  * directory. */
-static int mount_overlay(struct slot_context *slot, const char *name, const char *lowers)
+static int mount_overlay(struct slot_context *slot, const char *lowers)
 {
     char upper_path[32], work_path[32];
-    snprintf(upper_path, sizeof(upper_path), "upper/%s", name);
-    snprintf(work_path, sizeof(work_path), "work/%s", name);
-    AUTO_CLOSE int upper = openat(slot->upper_fd, upper_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    AUTO_CLOSE int work = openat(slot->upper_fd, work_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int upper = openat(slot->upper_fd, "upper", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int work = openat(slot->upper_fd, "work", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (upper < 0 || work < 0)
         return -errno;
     snprintf(upper_path, sizeof(upper_path), "/proc/self/fd/%d", upper);
@@ -171,44 +156,61 @@ static int attach_image(struct slot_context *slot)
         r = mounts_attach(slot->image_fd, slot->scratch_fd, "lower");
     if (r < 0)
         return r;
-    AUTO_CLOSE int upper = openat(slot->upper_fd, "upper/root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int upper = openat(slot->upper_fd, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     r = upper < 0 ? -errno : slot_fit_image(slot, slot->image_fd, upper);
     return r < 0 ? r : TAKE_FD(slot->image_fd);
 }
 
-static int attach_host(struct slot_context *slot)
-{
-    char source[PATH_MAX];
-    snprintf(source, sizeof(source), "%s/" IMAGE_HOST_ROOT, slot->plan.state->launcher_path);
-    return attach_layer(slot, source, "lower");
-}
-
-static int mount_root(struct slot_context *slot)
+static int mount_image(struct slot_context *slot)
 {
     char lowers[64];
-    AUTO_CLOSE int lower = slot_is_host(slot) ? attach_host(slot) : attach_image(slot);
+    AUTO_CLOSE int lower = attach_image(slot);
     if (lower < 0)
         return lower;
     snprintf(lowers, sizeof(lowers), "/proc/self/fd/%d", lower);
-    slot->root_fd = mount_overlay(slot, "root", lowers);
+    slot->root_fd = mount_overlay(slot, lowers);
     if (slot->root_fd < 0)
         return slot->root_fd;
     return mounts_attach(slot->root_fd, slot->scratch_fd, "root");
 }
 
-static int mount_usr(struct slot_context *slot)
+/* The overlay, and where its root directory is in it; see image_host.h. */
+static int mount_host_overlay(struct slot_context *slot)
 {
     char source[PATH_MAX], lowers[64];
-    if (!slot_is_host(slot))
-        return 0;
-    snprintf(source, sizeof(source), "%s/" IMAGE_HOST_MASK, slot->plan.state->launcher_path);
-    AUTO_CLOSE int mask = attach_layer(slot, source, "mask");
+    snprintf(source, sizeof(source), "%s/" IMAGE_HOST_LAYER, slot->plan.state->launcher_path);
+    AUTO_CLOSE int layer = attach_layer(slot, source, "lower");
     AUTO_CLOSE int usr = attach_layer(slot, "/usr", "usr");
-    if (mask < 0 || usr < 0)
-        return MIN(mask, usr);
-    snprintf(lowers, sizeof(lowers), "/proc/self/fd/%d:/proc/self/fd/%d", mask, usr);
-    AUTO_CLOSE int overlay = mount_overlay(slot, "usr", lowers);
-    return overlay < 0 ? overlay : mounts_attach(overlay, slot->root_fd, "usr");
+    if (layer < 0 || usr < 0)
+        return MIN(layer, usr);
+    snprintf(lowers, sizeof(lowers), "/proc/self/fd/%d:/proc/self/fd/%d", layer, usr);
+    AUTO_CLOSE int overlay = mount_overlay(slot, lowers);
+    return overlay < 0 ? overlay : mounts_attach(overlay, slot->scratch_fd, "overlay");
+}
+
+static int mount_host(struct slot_context *slot)
+{
+    int r = mount_host_overlay(slot);
+    if (r < 0)
+        return r;
+    slot->root_fd =
+        mounts_clone(slot->scratch_fd, "overlay/" IMAGE_HOST_ROOT, MOUNT_ATTR_NODEV, -1);
+    if (slot->root_fd < 0)
+        return slot->root_fd;
+    r = mounts_attach(slot->root_fd, slot->scratch_fd, "root");
+    if (r == 0)
+        r = mounts_move(slot->scratch_fd, "overlay", slot->root_fd, "usr");
+    if (r < 0)
+        return r;
+    /* In /usr it would be a second way to everything. */
+    AUTO_CLOSE int empty =
+        mounts_clone(slot->scratch_fd, "empty", SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
+    return empty < 0 ? empty : mounts_attach(empty, slot->root_fd, "usr/" IMAGE_HOST_ROOT);
+}
+
+static int mount_root(struct slot_context *slot)
+{
+    return slot_is_host(slot) ? mount_host(slot) : mount_image(slot);
 }
 
 static int move_kernel_mounts(struct slot_context *slot)
@@ -235,8 +237,7 @@ const struct slot_step slot_image_steps[] = {
     {"make its disk", make_disk},
     {"make the upper directories", make_uppers},
     {"make the socket", make_socket},
-    {"mount the overlay of /", mount_root},
-    {"mount the overlay of /usr", mount_usr},
+    {"mount the image", mount_root},
     {"move /proc, /dev and /sys", move_kernel_mounts},
     {"mount file systems in memory", slot_mount_memory},
     {"enter the root directory", pivot},

@@ -3,7 +3,7 @@
  *   launcher/              0700 root, locked by the one launcher that serves this state directory
  *     execd                the program of every sandbox, 0711: executable, not readable inside
  *     tail                 what runs as `tail -f /dev/null` (idle.h)
- *     image-host/          the host as an image: root/ and usr-mask/
+ *     image-host/          the host as an image
  *     mount/               empty; where slots, each in its own mount namespace, put their mounts
  *     sandboxes/<id>/      record, upper/, work/
  *     loose/<name>.<range> of slots that wait and of sandboxes being deleted: what a restart clears

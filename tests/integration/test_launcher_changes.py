@@ -44,7 +44,7 @@ class ChangeTest(LauncherTest):
 
     def count(self, sandbox):
         try:
-            return os.stat(f"{upper_of(self.state, sandbox)}/root/tmp/count").st_size
+            return os.stat(f"{upper_of(self.state, sandbox)}/.root/tmp/count").st_size
         except FileNotFoundError:
             return 0
 
@@ -361,7 +361,7 @@ class Limits(ChangeTest):
         sandbox, path = self.client.create(memory=256 * MIB)
         inside(path, "python3 -c 'import time; x = b\"x\" * (100 << 20); open(\"/tmp/up\", \"w\");"
                      " time.sleep(1000)' > /dev/null 2>&1 < /dev/null &")
-        up = f"{upper_of(self.state, sandbox)}/root/tmp/up"
+        up = f"{upper_of(self.state, sandbox)}/.root/tmp/up"
         self.assertTrue(eventually(lambda: os.path.exists(up)))
         before = record_of(self.state, sandbox)
         answer = self.set(sandbox, memory=8 * MIB)

@@ -108,7 +108,7 @@ class Inside(LauncherTest):
         links = {name: os.readlink(f"/proc/{pid}/fd/{name}") for name in
                  os.listdir(f"/proc/{pid}/fd")}
         doors = [n for n in sorted(links) if links[n].endswith("/cgroup.procs")]
-        self.assertEqual(sorted(links), ["0", "1", "2", "3", "5", *doors])
+        self.assertEqual(set(links), {"0", "1", "2", "3", "5", *doors})
         self.assertEqual(os.path.basename(links["5"]), "tail")
         self.assertTrue(doors)
         self.assertEqual([links[n] for n in "012"], ["/dev/null"] * 3)

@@ -71,7 +71,7 @@ class Restart(LauncherTest):
         self.crash()
         base = self.state + "/launcher"
         half = str(uuid.uuid4())
-        os.makedirs(f"{base}/sandboxes/{half}/upper/root")
+        os.makedirs(f"{base}/sandboxes/{half}/upper")
         os.makedirs(f"{base}/sandboxes/not-a-sandbox")
         os.makedirs(f"{base}/loose/{uuid.uuid4()}.77/a/b")
         os.makedirs(f"{base}/loose/what")

@@ -3,6 +3,7 @@
 
 Run as root:  OSB_BIN_DIR=build/bin python3 tests/integration/test_launcher_shapes.py
 """
+import contextlib
 import os
 import signal
 import sys
@@ -108,15 +109,25 @@ class Shapes(LauncherTest):
         for _ in range(10):
             [(sandbox, create)] = self.ask_all([READ_ONLY_ROOT])
             for _ in range(100):
-                children = self.children()
-                if children:
-                    os.kill(children[0], signal.SIGKILL)
+                preparing = [pid for pid in self.children() if self.is_launcher(pid)]
+                if preparing:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(preparing[0], signal.SIGKILL)
                     break
                 time.sleep(0.0005)
             answer = self.client.wait(create)
             self.assertEqual(answer.code, OK, answer.message)
             self.client.ask(REMOVE, id_body(sandbox))
             self.client.wait_exit(sandbox)
+
+    @staticmethod
+    def is_launcher(pid):
+        """Not become another program yet."""
+        try:
+            with open(f"/proc/{pid}/comm") as file:
+                return file.read().startswith("opensandbox-lau")
+        except OSError:
+            return False
 
     def children(self):
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:

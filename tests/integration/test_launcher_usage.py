@@ -32,7 +32,7 @@ class Usage(LauncherTest):
     def hold(self, sandbox, path, mebibytes):
         inside(path, f"python3 -c 'import time; x = b\"x\" * ({mebibytes} << 20);"
                      " open(\"/tmp/up\", \"w\"); time.sleep(1000)' > /dev/null 2>&1 < /dev/null &")
-        up = f"{upper_of(self.state, sandbox)}/root/tmp/up"
+        up = f"{upper_of(self.state, sandbox)}/.root/tmp/up"
         self.assertTrue(eventually(lambda: os.path.exists(up)))
 
     def test_cpu(self):

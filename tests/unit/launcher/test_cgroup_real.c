@@ -422,6 +422,7 @@ static void test_names_go_on(void **state)
     cgroup_new_name(&again, name);
     assert_string_equal(name, "slot-42");
     assert_int_equal(cgroup_remove(&groups, "slot-41"), 0);
+    free(again.cpuset);
     for (unsigned i = 0; i < again.count; i++) { /* not cgroup_close(): the groups are in use */
         close(again.items[i].fd);
         free(again.items[i].path);

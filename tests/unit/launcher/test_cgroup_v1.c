@@ -52,7 +52,6 @@ static int set_up(void **state)
     int fd = open(tree->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(mkdirat(fd, "slot-1", 0700), 0);
-    assert_int_equal(mkdirat(fd, "slot-1/work", 0700), 0);
     tree->groups = (struct cgroups){
         .v2 = false,
         .count = 1,
@@ -77,9 +76,9 @@ static void test_limits(void **state)
 {
     struct tree *tree = *state;
     static const char *const files[] = {
-        "work/memory.limit_in_bytes",
-        "work/memory.memsw.limit_in_bytes",
-        "work/pids.max",
+        "memory.limit_in_bytes",
+        "memory.memsw.limit_in_bytes",
+        "pids.max",
         "cpu.cfs_period_us",
         "cpu.cfs_quota_us",
         "blkio.throttle.read_bps_device",
@@ -91,9 +90,9 @@ static void test_limits(void **state)
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         put(tree, files[i], "");
     assert_int_equal(cgroup_limit_new(&tree->groups, "slot-1", &limits), 0);
-    expect(tree, "work/memory.limit_in_bytes", "8192");
-    expect(tree, "work/memory.memsw.limit_in_bytes", "8192");
-    expect(tree, "work/pids.max", "9");
+    expect(tree, "memory.limit_in_bytes", "8192");
+    expect(tree, "memory.memsw.limit_in_bytes", "8192");
+    expect(tree, "pids.max", "9");
     expect(tree, "cpu.cfs_period_us", "100000");
     expect(tree, "cpu.cfs_quota_us", "25000");
     expect(tree, "blkio.throttle.read_bps_device", "8:16 4096");
@@ -105,15 +104,15 @@ static void test_lifted(void **state)
 {
     struct tree *tree = *state;
     const struct cgroup_limits none = {0};
-    static const char *const files[] = {"work/memory.limit_in_bytes", "work/pids.max",
+    static const char *const files[] = {"memory.limit_in_bytes", "pids.max",
                                         "cpu.cfs_quota_us", "blkio.throttle.read_bps_device",
                                         "blkio.throttle.read_iops_device"};
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         put(tree, files[i], "");
     /* Without swap accounting, that is: there is no such file. */
     assert_int_equal(cgroup_limit(&tree->groups, "slot-1", &none), 0);
-    expect(tree, "work/memory.limit_in_bytes", "-1");
-    expect(tree, "work/pids.max", "4096");
+    expect(tree, "memory.limit_in_bytes", "-1");
+    expect(tree, "pids.max", "4096");
     expect(tree, "cpu.cfs_quota_us", "-1");
     expect(tree, "blkio.throttle.read_bps_device", "8:16 0");
     expect(tree, "blkio.throttle.read_iops_device", "8:16 0");
@@ -124,11 +123,11 @@ static void test_half_of_a_memory_limit_is_taken_back(void **state)
 {
     struct tree *tree = *state;
     const struct cgroup_limits limits = {.memory_bytes = 5};
-    put(tree, "work/memory.limit_in_bytes", "100\n");
+    put(tree, "memory.limit_in_bytes", "100\n");
     assert_int_equal(
         mkdirat(tree->groups.items[0].fd, "slot-1/work/memory.memsw.limit_in_bytes", 0700), 0);
     assert_int_equal(cgroup_limit(&tree->groups, "slot-1", &limits), -EISDIR);
-    expect(tree, "work/memory.limit_in_bytes", "100\n");
+    expect(tree, "memory.limit_in_bytes", "100\n");
 }
 
 static void test_usage(void **state)
@@ -136,12 +135,12 @@ static void test_usage(void **state)
     struct tree *tree = *state;
     struct cgroup_usage usage;
     assert_int_equal(cgroup_usage(&tree->groups, "slot-1", &usage), -ENOENT);
-    put(tree, "work/memory.usage_in_bytes", "5000\n");
-    put(tree, "work/memory.max_usage_in_bytes", "9000\n");
-    put(tree, "work/memory.failcnt", "3\n");
-    put(tree, "work/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
-    put(tree, "work/pids.current", "6\n");
-    put(tree, "work/pids.events", "max 13\n");
+    put(tree, "memory.usage_in_bytes", "5000\n");
+    put(tree, "memory.max_usage_in_bytes", "9000\n");
+    put(tree, "memory.failcnt", "3\n");
+    put(tree, "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
+    put(tree, "pids.current", "6\n");
+    put(tree, "pids.events", "max 13\n");
     put(tree, "cpuacct.usage", "123456789\n");
     put(tree, "cpu.stat", "nr_periods 9\nnr_throttled 4\nthrottled_time 5\n");
     put(tree, "blkio.throttle.io_service_bytes", "8:16 Read 10\n8:16 Write 20\nTotal 30\n");
@@ -159,10 +158,10 @@ static void test_usage(void **state)
     assert_int_equal(usage.io_write_bytes, 20);
     assert_int_equal(usage.io_read_ops, 1);
     assert_int_equal(usage.io_write_ops, 2);
-    put(tree, "work/memory.memsw.failcnt", "8\n");
+    put(tree, "memory.memsw.failcnt", "8\n");
     assert_int_equal(cgroup_usage(&tree->groups, "slot-1", &usage), 0);
     assert_int_equal(usage.memory_refused, 8);
-    put(tree, "work/memory.memsw.failcnt", "0\n"); /* not counted: it was hit, all the same */
+    put(tree, "memory.memsw.failcnt", "0\n"); /* not counted: it was hit, all the same */
     assert_int_equal(cgroup_usage(&tree->groups, "slot-1", &usage), 0);
     assert_int_equal(usage.memory_refused, 2);
 }

@@ -118,16 +118,16 @@ static void test_build(void **state)
     assert_false(image_host_exists(top_fd));
     assert_int_equal(build(&err), 0);
     assert_true(image_host_exists(top_fd));
-    assert_int_equal(mode_of("image-host/root"), 0755);
-    assert_int_equal(mode_of("image-host/root/tmp"), 01777);
-    assert_int_equal(mode_of("image-host/root/var/tmp"), 01777);
-    assert_int_equal(mode_of("image-host/root/root"), 0700);
-    assert_true(has("image-host/root/etc/ssl/certs/a.pem"));
-    assert_true(has("image-host/root/etc/ssl/certs/link.pem"));
-    assert_true(has("image-host/root/etc/java-17-openjdk/security/java.security"));
-    assert_true(has("image-host/root/etc/python3.11/site.py"));
-    assert_true(has("image-host/root/lib64"));
-    assert_false(has("image-host/root/lib32"));
+    assert_int_equal(mode_of("image-host/layer/.root"), 0755);
+    assert_int_equal(mode_of("image-host/layer/.root/tmp"), 01777);
+    assert_int_equal(mode_of("image-host/layer/.root/var/tmp"), 01777);
+    assert_int_equal(mode_of("image-host/layer/.root/root"), 0700);
+    assert_true(has("image-host/layer/.root/etc/ssl/certs/a.pem"));
+    assert_true(has("image-host/layer/.root/etc/ssl/certs/link.pem"));
+    assert_true(has("image-host/layer/.root/etc/java-17-openjdk/security/java.security"));
+    assert_true(has("image-host/layer/.root/etc/python3.11/site.py"));
+    assert_true(has("image-host/layer/.root/lib64"));
+    assert_false(has("image-host/layer/.root/lib32"));
 }
 
 static void test_secrets_stay_out(void **state)
@@ -135,21 +135,23 @@ static void test_secrets_stay_out(void **state)
     (void)state;
     struct error err = ERROR_INIT;
     assert_int_equal(build(&err), 0);
-    assert_false(has("image-host/root/etc/shadow"));
-    assert_false(has("image-host/root/etc/ssl/private"));
-    assert_false(has("image-host/root/etc/ssl/certs/b.key")); /* not for everybody */
-    assert_false(has("image-host/root/secret"));
+    assert_false(has("image-host/layer/.root/etc/shadow"));
+    assert_false(has("image-host/layer/.root/etc/ssl/private"));
+    assert_false(has("image-host/layer/.root/etc/ssl/certs/b.key")); /* not for everybody */
+    assert_false(has("image-host/layer/.root/secret"));
     /* A link out is copied as a link, not followed. */
     char target[64] = "";
-    assert_true(readlinkat(top_fd, "image-host/root/etc/alternatives", target, sizeof(target)) > 0);
+    assert_true(
+        readlinkat(top_fd, "image-host/layer/.root/etc/alternatives", target, sizeof(target)) > 0);
     assert_string_equal(target, "../secret");
     CLEANUP(buf_done) struct buf passwd;
     buf_init(&passwd, 4096);
-    assert_int_equal(file_read_at(top_fd, "image-host/root/etc/passwd", &passwd, &err), 0);
+    assert_int_equal(file_read_at(top_fd, "image-host/layer/.root/etc/passwd", &passwd, &err), 0);
     assert_non_null(strstr(passwd.data, "root:x:0:0:"));
     assert_non_null(strstr(passwd.data, "nobody:x:65534:65534:"));
     struct stat st;
-    assert_int_equal(fstatat(top_fd, "image-host/root/etc/localtime", &st, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(
+        fstatat(top_fd, "image-host/layer/.root/etc/localtime", &st, AT_SYMLINK_NOFOLLOW), 0);
     assert_true(S_ISREG(st.st_mode));
 }
 
@@ -168,22 +170,24 @@ static void test_packages(void **state)
     (void)state;
     struct error err = ERROR_INIT;
     assert_int_equal(build(&err), 0);
-    check_text("image-host/root/var/lib/dpkg/status", "text\n");
-    check_text("image-host/root/var/lib/dpkg/diversions", "text\n");
-    check_text("image-host/root/var/lib/dpkg/statoverride", ""); /* names users of the host */
-    check_text("image-host/root/var/lib/dpkg/info/gcc.list", "text\n");
-    assert_true(has("image-host/root/var/lib/dpkg/info/format"));
-    assert_true(has("image-host/root/var/lib/dpkg/info/gcc.md5sums"));
-    assert_false(has("image-host/root/var/lib/dpkg/info/gcc.postinst"));
-    assert_false(has("image-host/root/var/lib/dpkg/info/hidden.list")); /* not for everybody */
-    assert_false(has("image-host/root/etc/apt/auth.conf"));
-    assert_true(has("image-host/root/etc/apt/trusted.gpg.d/archive.asc"));
-    assert_true(has("image-host/root/var/lib/apt/lists/partial"));
-    assert_int_equal(mode_of("image-host/root/var/cache/apt/archives/partial"), 0755);
+    check_text("image-host/layer/.root/var/lib/dpkg/status", "text\n");
+    check_text("image-host/layer/.root/var/lib/dpkg/diversions", "text\n");
+    check_text("image-host/layer/.root/var/lib/dpkg/statoverride",
+               ""); /* names users of the host */
+    check_text("image-host/layer/.root/var/lib/dpkg/info/gcc.list", "text\n");
+    assert_true(has("image-host/layer/.root/var/lib/dpkg/info/format"));
+    assert_true(has("image-host/layer/.root/var/lib/dpkg/info/gcc.md5sums"));
+    assert_false(has("image-host/layer/.root/var/lib/dpkg/info/gcc.postinst"));
+    assert_false(
+        has("image-host/layer/.root/var/lib/dpkg/info/hidden.list")); /* not for everybody */
+    assert_false(has("image-host/layer/.root/etc/apt/auth.conf"));
+    assert_true(has("image-host/layer/.root/etc/apt/trusted.gpg.d/archive.asc"));
+    assert_true(has("image-host/layer/.root/var/lib/apt/lists/partial"));
+    assert_int_equal(mode_of("image-host/layer/.root/var/cache/apt/archives/partial"), 0755);
     CLEANUP(buf_done) struct buf sources;
     buf_init(&sources, 4096);
-    assert_int_equal(file_read_at(top_fd, "image-host/root/etc/apt/sources.list", &sources, &err),
-                     0);
+    assert_int_equal(
+        file_read_at(top_fd, "image-host/layer/.root/etc/apt/sources.list", &sources, &err), 0);
     assert_null(strstr(sources.data, "text"));
 }
 
@@ -194,8 +198,8 @@ static void test_no_packages(void **state)
     struct error err = ERROR_INIT;
     assert_int_equal(file_remove_tree_at(top_fd, "host/var", &err), 0);
     assert_int_equal(build(&err), 0);
-    check_text("image-host/root/var/lib/dpkg/status", "");
-    assert_true(has("image-host/root/var/lib/dpkg/info"));
+    check_text("image-host/layer/.root/var/lib/dpkg/status", "");
+    assert_true(has("image-host/layer/.root/var/lib/dpkg/info"));
 }
 
 static void test_mask_is_opaque(void **state)
@@ -203,11 +207,11 @@ static void test_mask_is_opaque(void **state)
     (void)state;
     struct error err = ERROR_INIT;
     assert_int_equal(build(&err), 0);
-    AUTO_FREE char *local = path_of("image-host/usr-mask/local");
+    AUTO_FREE char *local = path_of("image-host/layer/local");
     char value[4] = "";
     assert_int_equal(getxattr(local, "user.overlay.opaque", value, sizeof(value)), 1);
     assert_int_equal(value[0], 'y');
-    assert_true(has("image-host/usr-mask/local/bin"));
+    assert_true(has("image-host/layer/local/bin"));
 }
 
 static void test_rebuild_replaces(void **state)
@@ -215,10 +219,10 @@ static void test_rebuild_replaces(void **state)
     (void)state;
     struct error err = ERROR_INIT;
     assert_int_equal(build(&err), 0);
-    put("image-host/root/stale", 0644);
+    put("image-host/layer/.root/stale", 0644);
     put("image-host.new/interrupted", 0644);
     assert_int_equal(build(&err), 0);
-    assert_false(has("image-host/root/stale"));
+    assert_false(has("image-host/layer/.root/stale"));
     assert_false(has("image-host.new"));
 }
 

@@ -142,7 +142,7 @@ static void test_create_fails(void **state)
     expect_create_failure(fixture, ERR_UNAVAILABLE, ERR_UNAVAILABLE);
     expect_create_failure(fixture, ERR_INVALID, ERR_INVALID);
     /* "Not found" of the runtime is not "no such sandbox" for the client. */
-    expect_create_failure(fixture, ERR_NOT_FOUND, ERR_INTERNAL);
+    expect_create_failure(fixture, ERR_NOT_FOUND, ERR_INVALID);
 }
 
 static void test_too_many_creates(void **state)
