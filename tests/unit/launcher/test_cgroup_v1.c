@@ -104,8 +104,8 @@ static void test_lifted(void **state)
 {
     struct tree *tree = *state;
     const struct cgroup_limits none = {0};
-    static const char *const files[] = {"memory.limit_in_bytes", "pids.max",
-                                        "cpu.cfs_quota_us", "blkio.throttle.read_bps_device",
+    static const char *const files[] = {"memory.limit_in_bytes", "pids.max", "cpu.cfs_quota_us",
+                                        "blkio.throttle.read_bps_device",
                                         "blkio.throttle.read_iops_device"};
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         put(tree, files[i], "");
@@ -124,8 +124,8 @@ static void test_half_of_a_memory_limit_is_taken_back(void **state)
     struct tree *tree = *state;
     const struct cgroup_limits limits = {.memory_bytes = 5};
     put(tree, "memory.limit_in_bytes", "100\n");
-    assert_int_equal(
-        mkdirat(tree->groups.items[0].fd, "slot-1/work/memory.memsw.limit_in_bytes", 0700), 0);
+    assert_int_equal(mkdirat(tree->groups.items[0].fd, "slot-1/memory.memsw.limit_in_bytes", 0700),
+                     0);
     assert_int_equal(cgroup_limit(&tree->groups, "slot-1", &limits), -EISDIR);
     expect(tree, "memory.limit_in_bytes", "100\n");
 }
