@@ -175,7 +175,7 @@ class BothWays:
         self.assertTrue(self.usage(sandbox).hit & HIT_DISK)
         self.crash_and_start()
         self.assertEqual(self.client.ask(REMOVE, id_body(sandbox)).code, OK)
-        self.assertFalse(our_loop_devices(self.instance))
+        self.assertTrue(eventually(lambda: not our_loop_devices(self.instance)))
 
     def test_ended_and_full_is_told(self):
         sandbox, path = self.client.create(disk=16 * MIB)
@@ -230,7 +230,7 @@ class LoopOnly:
         self.assertEqual(inside(path, "head -c 30000000 /dev/urandom > /root/x && sync /root/x; rm /root/x")[1], 0)
         self.assertEqual(self.mount_table(), self.mounts)
         self.assertEqual(self.client.ask(REMOVE, id_body(sandbox)).code, OK)
-        self.assertEqual(our_loop_devices(self.instance), [])
+        self.assertTrue(eventually(lambda: not our_loop_devices(self.instance)))
         self.assertFalse(file.exists())
 
     def test_what_was_not_written_yet_is_given_up(self):
@@ -241,7 +241,7 @@ class LoopOnly:
                 self.assertEqual(inside(path, "head -c 30000000 /dev/urandom > /root/x")[1], 0)
                 before = os.fstat(file.fileno()).st_blocks * 512
                 self.assertEqual(self.client.ask(REMOVE, id_body(sandbox)).code, OK)
-                self.assertEqual(our_loop_devices(self.instance), [])
+                self.assertTrue(eventually(lambda: not our_loop_devices(self.instance)))
                 after = os.fstat(file.fileno()).st_blocks * 512
             if before < 10 * MIB:  # else the kernel was faster with writing it
                 self.assertLess(after, before + 10 * MIB)
@@ -418,7 +418,7 @@ class ByHttp(unittest.TestCase):
         folder = self.server.state / "state/launcher/sandboxes" / box.id
         self.assertTrue(folder.exists())
         box.delete()
-        self.assertEqual(our_loop_devices(instance), devices)
+        self.assertTrue(eventually(lambda: our_loop_devices(instance) == devices))
         self.assertFalse(folder.exists())
         difference = Machine.difference(before, Machine.snapshot())
         self.assertEqual([line for line in difference if line.startswith("mounts")], [])

@@ -40,15 +40,15 @@ class Hog:
         self.box = server.create(resourceLimits={**LIMITS, **limits})
         name = "memory.max" if V2 else "memory.limit_in_bytes"
         (work,) = [group for group in map(Path, server.cgroups())
-                   if group.name == "work" and (group / name).exists() and group not in self.known and
+                   if (group / name).exists() and group not in self.known and
                    (group / name).read_text().strip() == str(MEMORY)]
         self.known.add(work)
-        self.slot = work.parent.name
-        self.parent = work.parent.parent.name
+        slot = work.parent if V2 else work
+        self.slot, self.parent = slot.name, slot.parent.name
 
     def group(self, controller, work=False):
         top = Path("/sys/fs/cgroup") if V2 else Path("/sys/fs/cgroup") / controller
-        return top / self.parent / self.slot / ("work" if work else "")
+        return top / self.parent / self.slot / ("work" if work and V2 else "")
 
     def read(self, controller, v1, v2, work=False):
         return (self.group(controller, work) / (v2 if V2 else v1)).read_text()
