@@ -67,9 +67,9 @@ int nofile_check(uint32_t files, struct error *err)
 }
 
 /* prlimit(2), and where root lacks CAP_SYS_RESOURCE, as in many containers, as the owner of the
- * sandbox's user namespace, who needs no capability. By bare system call, of this one thread; what root
- * could do it can do again afterwards. Nobody can signal or trace us meanwhile: our real and saved ids
- * stay. */
+ * sandbox's user namespace, who needs no capability. By bare system call, of this one thread; what
+ * root could do it can do again afterwards. Nobody can signal or trace us meanwhile: our real and
+ * saved ids stay. */
 static int limit_as(uid_t owner, pid_t pid, const struct rlimit *new, struct rlimit *old)
 {
     if (prlimit(pid, RLIMIT_NOFILE, new, old) == 0)
