@@ -14,7 +14,8 @@
 
 #define DEADLINE_CHECK_MS 60000u /* how long a deadline may oversleep a step of the wall clock */
 #define CHANGE_MAX_MS     10000u
-#define CHANGE_LOOK_MS    50u /* at most, between two looks */
+#define CHANGE_LOOK_MS    50u  /* at most, between two looks */
+#define CHANGE_ANEW_MS    200u /* when nothing has come of it */
 #define NS_PER_MS         1000000u
 
 /* Deadlines. */
@@ -267,6 +268,17 @@ static void undo_change(struct sandbox *sandbox, const struct error *why)
     leave_change(sandbox, why);
 }
 
+/* Version 1 can miss a process that is just being made, and is then never done: asked anew it looks
+ * at all of them again, but only after a thaw. */
+static void ask_anew(struct sandbox *sandbox, bool wanted)
+{
+    struct error err = ERROR_INIT;
+    if (monotonic_ms() - sandbox->change_since_ms < CHANGE_ANEW_MS)
+        return;
+    if (ask_kernel(sandbox, !wanted, &err) < 0 || ask_kernel(sandbox, wanted, &err) < 0)
+        log_warn("sandbox %s: %s", sandbox->record.id, err.message);
+}
+
 /* Whether it is there by now. */
 static void look_at_change(struct sandbox *sandbox)
 {
@@ -285,6 +297,8 @@ static void look_at_change(struct sandbox *sandbox)
                   sandbox->record.id, wanted ? "frozen" : "thawed", CHANGE_MAX_MS / 1000);
     if (err.code != ERR_OK)
         undo_change(sandbox, &err);
+    else
+        ask_anew(sandbox, wanted);
 }
 
 /* The longer it takes, the rarer the looks. */
