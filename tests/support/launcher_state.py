@@ -126,6 +126,11 @@ class WatchedLauncher(LauncherTest):
         return [child for child in children
                 if read(f"/proc/{child}/stat").rpartition(")")[2].split()[:1] == ["Z"]]
 
+    def lives(self, pid):
+        """As a process of ours; a zombie waits only for whoever inherited it."""
+        state = read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1]
+        return state not in ([], ["Z"]) and f"opensandbox-{self.instance}" in read(f"/proc/{pid}/cgroup")
+
     def check(self, expect, what=""):
         """At rest: exactly the sandboxes of `expect` exist in every respect. Returns those listed."""
         problems = []
@@ -158,9 +163,7 @@ class WatchedLauncher(LauncherTest):
                  if record.get("disk", "0") != "0" and listed[sandbox].state != EXITED]
         same("loop devices " + str(self.loop_files()), len(self.loop_files()), len(disks))
         alive = {one.id for one in listed.values() if one.state != EXITED}
-        same("processes 1", sorted(pid for pid in (records[i].get("pid") for i in listed)
-                                   if os.path.exists(f"/proc/{pid}/cgroup") and
-                                   f"opensandbox-{self.instance}" in read(f"/proc/{pid}/cgroup")),
+        same("processes 1", sorted(pid for pid in (records[i].get("pid") for i in listed) if self.lives(pid)),
              sorted(records[i].get("pid") for i in alive))
         for sandbox in alive:
             if listed[sandbox].state == RUNNING:
