@@ -151,7 +151,8 @@ class FaultsToOrder(FaultsWithoutPool):
     with a new one, a device that is taken is another. Most steps are those of other slots: every third, unless
     all errors are tried."""
     stride = max(STRIDE, 3) if ROUNDS == 1 else STRIDE
-    harmless = {"close", "utimensat", "openat", "newfstatat", "pread64", "lseek", "copy_file_range", "ioctl", "ftruncate",
+    harmless = {"close", "utimensat", "openat", "newfstatat", "pread64", "lseek", "copy_file_range", "ioctl",
+                "ftruncate", "unlinkat",
                 "fsconfig", "fsopen", "fsmount", "mkdirat"}
 
     @staticmethod
