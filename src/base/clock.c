@@ -28,6 +28,11 @@ uint64_t clock_monotonic_ns(void)
     return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
+uint64_t clock_monotonic_ms(void)
+{
+    return clock_monotonic_ns() / 1000000u;
+}
+
 static void format_instant(int64_t seconds, const char *fraction, char ret[CLOCK_RFC3339_MAX])
 {
     time_t clamped = (time_t)MAX(seconds, YEAR_0_SECONDS);

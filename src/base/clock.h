@@ -8,6 +8,7 @@
 
 int64_t clock_unix_ms(void);
 uint64_t clock_monotonic_ns(void);
+uint64_t clock_monotonic_ms(void);
 
 /* "2026-01-02T03:04:05.123Z"; the fraction is absent when it is zero. */
 void clock_format_rfc3339(int64_t unix_ms, char ret[CLOCK_RFC3339_MAX]);

@@ -10,7 +10,6 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -20,6 +19,7 @@
 #include "launcher/disk_template.h"
 #include "launcher/idrange.h"
 #include "launcher/mounts.h"
+#include "launcher/process.h"
 
 #define MOUNT_POINT  "disk" /* on the scratch */
 #define PROJECT_MARK 0x80000000u
@@ -27,15 +27,6 @@
 #define EXT4_RESIZE_FS _IOW('f', 16, uint64_t)
 #define EXT4_SHUTDOWN  _IOR('X', 125, uint32_t)
 #define EXT4_NO_FLUSH  2u
-
-/* Enlarging an ext4 takes a capability that the root of a container may lack. */
-static bool has_capability(unsigned capability)
-{
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2] = {{0}};
-    return syscall(SYS_capget, &header, data) == 0 &&
-           data[capability / 32].effective >> capability % 32 & 1;
-}
 
 /* Instances with different state directories on one file system must not share projects: 18 bits of
  * the instance's name, then the range. That a project is unused is checked again when it is taken.
@@ -55,7 +46,7 @@ void disk_open(struct disks *disks, const struct state *state)
     if (loop == 0)
         disk_loop_sweep(disks->instance);
     disks->way = quota == 0 ? DISK_QUOTA : loop == 0 ? DISK_LOOP : DISK_NONE;
-    disks->can_grow = has_capability(CAP_SYS_RESOURCE);
+    disks->can_grow = process_has_capability(CAP_SYS_RESOURCE);
 }
 
 static int check_loop(const struct state *state, uint64_t bytes, struct error *err)

@@ -17,13 +17,7 @@
 
 #define SAVE_MS   60000u
 #define PORTION   8u /* sandboxes read in one go: under a millisecond */
-#define NS_PER_MS 1000000u
 #define MIB_SHIFT 20
-
-static uint64_t monotonic_ms(void)
-{
-    return clock_monotonic_ns() / NS_PER_MS;
-}
 
 /* The integral and the numbers. */
 
@@ -155,7 +149,7 @@ void meter_save(struct sandbox *sandbox)
         write_file(dir, &sandbox->meter, &err);
     if (err.code != ERR_OK)
         log_error("sandbox %s: %s", sandbox->record.id, err.message);
-    sandbox->meter.saved_ms = monotonic_ms();
+    sandbox->meter.saved_ms = clock_monotonic_ms();
 }
 
 static int read_file(struct sandbox *sandbox, struct error *err)
@@ -172,9 +166,9 @@ static int read_file(struct sandbox *sandbox, struct error *err)
 void meter_start(struct meter *meter)
 {
     *meter = (struct meter){
-        .read_ms = monotonic_ms(),
+        .read_ms = clock_monotonic_ms(),
         .read_unix_ms = (uint64_t)clock_unix_ms(),
-        .saved_ms = monotonic_ms(),
+        .saved_ms = clock_monotonic_ms(),
     };
 }
 
@@ -182,7 +176,7 @@ void meter_load(struct sandbox *sandbox)
 {
     struct error err = ERROR_INIT;
     if (read_file(sandbox, &err) == 0) {
-        sandbox->meter.saved_ms = monotonic_ms();
+        sandbox->meter.saved_ms = clock_monotonic_ms();
         return;
     }
     if (err.code != ERR_NOT_FOUND)
@@ -220,7 +214,7 @@ void meter_read(struct sandbox *sandbox)
     if (cgroup_usage(&sandbox->launcher->cgroups, sandbox->record.cgroup, &usage) < 0)
         return; /* what was read before stands, with its time */
     read_disk(sandbox);
-    uint64_t now = monotonic_ms();
+    uint64_t now = clock_monotonic_ms();
     meter_add(meter, &usage, now);
     meter->read_unix_ms = (uint64_t)clock_unix_ms();
     if (now - meter->saved_ms >= SAVE_MS)

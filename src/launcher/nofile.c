@@ -22,10 +22,7 @@
 /* Above its hard limit a process, and whoever sets it for one, needs this. */
 static bool may_raise(void)
 {
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2] = {{0}};
-    return syscall(SYS_capget, &header, data) == 0 &&
-           (data[CAP_SYS_RESOURCE / 32].effective >> (CAP_SYS_RESOURCE % 32) & 1) != 0;
+    return process_has_capability(CAP_SYS_RESOURCE);
 }
 
 static uint32_t kernel_max(void)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -89,6 +90,14 @@ int process_open(pid_t pid, int *ret_pidfd)
 int process_signal(int pidfd, int signal_number)
 {
     return syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0) < 0 ? -errno : 0;
+}
+
+bool process_has_capability(unsigned capability)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {{0}};
+    return syscall(SYS_capget, &header, data) == 0 &&
+           (data[capability / 32].effective >> (capability % 32) & 1) != 0;
 }
 
 void process_end(int pidfd)

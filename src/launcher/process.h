@@ -22,6 +22,9 @@ int process_settle(const int *keep, unsigned count);
 int process_open(pid_t pid, int *ret_pidfd);      /* 0 or -errno; -ESRCH: no such process */
 int process_signal(int pidfd, int signal_number); /* 0 or -errno; -ESRCH: it has ended */
 
+/* Whether we have this one (CAP_*): the root of a container may lack some. */
+bool process_has_capability(unsigned capability);
+
 /* End a child of ours and wait until it has: for one that cannot be watched. */
 void process_end(int pidfd);
 

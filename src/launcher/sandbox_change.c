@@ -16,7 +16,6 @@
 #define CHANGE_MAX_MS     10000u
 #define CHANGE_LOOK_MS    50u  /* at most, between two looks */
 #define CHANGE_ANEW_MS    200u /* when nothing has come of it */
-#define NS_PER_MS         1000000u
 
 /* Deadlines. */
 
@@ -210,11 +209,6 @@ void sandbox_set_limits(struct launcher *launcher, const char *id,
 
 /* Freezing. */
 
-static uint64_t monotonic_ms(void)
-{
-    return clock_monotonic_ns() / NS_PER_MS;
-}
-
 static int ask_kernel(const struct sandbox *sandbox, bool frozen, struct error *err)
 {
     int r = cgroup_freeze(&sandbox->launcher->cgroups, sandbox->record.cgroup, frozen);
@@ -273,7 +267,7 @@ static void undo_change(struct sandbox *sandbox, const struct error *why)
 static void ask_anew(struct sandbox *sandbox, bool wanted)
 {
     struct error err = ERROR_INIT;
-    if (monotonic_ms() - sandbox->change_since_ms < CHANGE_ANEW_MS)
+    if (clock_monotonic_ms() - sandbox->change_since_ms < CHANGE_ANEW_MS)
         return;
     if (ask_kernel(sandbox, !wanted, &err) < 0 || ask_kernel(sandbox, wanted, &err) < 0)
         log_warn("sandbox %s: %s", sandbox->record.id, err.message);
@@ -292,7 +286,7 @@ static void look_at_change(struct sandbox *sandbox)
     }
     if (r < 0)
         error_set_errno(&err, -r, "cannot tell whether sandbox %s is frozen", sandbox->record.id);
-    else if (monotonic_ms() - sandbox->change_since_ms >= CHANGE_MAX_MS)
+    else if (clock_monotonic_ms() - sandbox->change_since_ms >= CHANGE_MAX_MS)
         error_set(&err, ERR_TIMEOUT, "sandbox %s could not be %s within %u seconds",
                   sandbox->record.id, wanted ? "frozen" : "thawed", CHANGE_MAX_MS / 1000);
     if (err.code != ERR_OK)
@@ -304,7 +298,7 @@ static void look_at_change(struct sandbox *sandbox)
 /* The longer it takes, the rarer the looks. */
 static void look_again_later(struct sandboxes *table)
 {
-    uint64_t now = monotonic_ms();
+    uint64_t now = clock_monotonic_ms();
     uint64_t wait = CHANGE_LOOK_MS;
     for (struct sandbox *at = table->changing; at != NULL; at = at->change_next)
         wait = MIN(wait, (now - at->change_since_ms) / 4 + 1);
@@ -329,7 +323,7 @@ static void enter_change(struct sandbox *sandbox, enum sandbox_change change,
     struct sandboxes *table = &sandbox->launcher->sandboxes;
     sandbox->change = change;
     sandbox->change_reply = reply;
-    sandbox->change_since_ms = monotonic_ms();
+    sandbox->change_since_ms = clock_monotonic_ms();
     sandbox->change_next = table->changing;
     table->changing = sandbox;
     look_at_change(sandbox); /* mostly it is there at once */

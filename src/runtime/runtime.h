@@ -14,20 +14,9 @@
 #include "base/error.h"
 #include "http/client.h"
 #include "http/stream.h"
+#include "model/limits.h"
 
 struct runtime;
-
-struct runtime_limits { /* 0 in each: none; for pids and open_files the runtime's default */
-    uint64_t memory_bytes;
-    uint64_t disk_bytes;
-    uint64_t io_read_bps; /* bytes per second */
-    uint64_t io_write_bps;
-    uint32_t io_read_iops; /* operations per second */
-    uint32_t io_write_iops;
-    uint32_t cpu_millis;
-    uint32_t pids;
-    uint32_t open_files; /* per process */
-};
 
 struct runtime_spec {
     const char *id;
@@ -37,7 +26,7 @@ struct runtime_spec {
     const char *user;    /* as whom everything runs: "name", "uid", "uid:gid"; NULL: root */
     const char *workdir; /* absolute; made when it is missing; NULL: / */
     bool read_only_root;
-    struct runtime_limits limits;
+    struct limits limits;
     int64_t deadline_unix_ms; /* 0: none */
 };
 
@@ -115,7 +104,7 @@ struct runtime {
     /* Of one that runs or is frozen, else ERR_CONFLICT. Limits replace all it has: on failure those
      * are kept. A deadline of 0 is none; one that has passed ends it now. Freezing is done when
      * everything stands still, thawing when it goes on; to do it twice is success. */
-    void (*set_limits)(struct runtime *self, const char *id, const struct runtime_limits *limits,
+    void (*set_limits)(struct runtime *self, const char *id, const struct limits *limits,
                        runtime_done_fn *done, void *ctx);
     void (*set_deadline)(struct runtime *self, const char *id, int64_t deadline_unix_ms,
                          runtime_done_fn *done, void *ctx);

@@ -264,21 +264,6 @@ static void sandbox_from_request(struct sandbox *sandbox, const struct create_re
     sandbox->last_transition_at_ms = now_ms;
 }
 
-static struct runtime_limits runtime_limits(const struct limits *limits)
-{
-    return (struct runtime_limits){
-        .memory_bytes = limits->memory_bytes,
-        .disk_bytes = limits->disk_bytes,
-        .io_read_bps = limits->io_read_bps,
-        .io_write_bps = limits->io_write_bps,
-        .io_read_iops = limits->io_read_iops,
-        .io_write_iops = limits->io_write_iops,
-        .cpu_millis = limits->cpu_millis,
-        .pids = limits->pids,
-        .open_files = limits->open_files,
-    };
-}
-
 static void ask_runtime(struct job *job, const struct create_request *request)
 {
     const struct server_lifecycle_config *config = &job->lifecycle->config;
@@ -293,7 +278,7 @@ static void ask_runtime(struct job *job, const struct create_request *request)
         .user = image != NULL ? image->user : NULL,
         .workdir = image != NULL ? image->workdir : NULL,
         .read_only_root = request->read_only_root,
-        .limits = runtime_limits(&request->limits),
+        .limits = request->limits,
         .deadline_unix_ms = job->sandbox.expires_at_ms,
     };
     runtime->create(runtime, &spec, on_created, job);

@@ -25,7 +25,7 @@ static void ask_change(struct runtime *self, union message *message, const char 
         native_op_ask(op, OP_ASKED, message);
 }
 
-struct message_limits native_limits(const struct runtime_limits *limits)
+struct message_limits native_limits(const struct limits *limits)
 {
     return (struct message_limits){
         .memory_bytes = limits->memory_bytes,
@@ -40,7 +40,7 @@ struct message_limits native_limits(const struct runtime_limits *limits)
     };
 }
 
-void native_set_limits(struct runtime *self, const char *id, const struct runtime_limits *limits,
+void native_set_limits(struct runtime *self, const char *id, const struct limits *limits,
                        runtime_done_fn *done, void *ctx)
 {
     union message message;

@@ -78,7 +78,7 @@ void native_forget_place(struct native *native, const char *id);
 
 /* Of struct runtime. */
 void native_remove(struct runtime *self, const char *id, runtime_done_fn *done, void *ctx);
-void native_set_limits(struct runtime *self, const char *id, const struct runtime_limits *limits,
+void native_set_limits(struct runtime *self, const char *id, const struct limits *limits,
                        runtime_done_fn *done, void *ctx);
 void native_set_deadline(struct runtime *self, const char *id, int64_t deadline_unix_ms,
                          runtime_done_fn *done, void *ctx);
@@ -91,5 +91,5 @@ void native_stat(struct runtime *self, runtime_usage_fn *done, void *ctx);
 void native_list_page(struct op *op, const struct message_sandboxes *page);
 void native_stat_page(struct op *op, const struct message_usage_page *page);
 
-struct message_limits native_limits(const struct runtime_limits *limits);
+struct message_limits native_limits(const struct limits *limits);
 struct runtime_sandbox native_sandbox(const struct message_sandbox *from);

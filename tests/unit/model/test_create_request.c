@@ -157,96 +157,96 @@ static void test_read_only_root(void **state)
 
 #define INVALID "SANDBOX::INVALID_PARAMETER"
 
+static const struct {
+    const char *member;
+    const char *code;
+    const char *field;
+    const char *in_message;
+} refused[] = {
+    {"\"image\":null", INVALID, "image", "missing"},
+    {"\"image\":{}", INVALID, "image", "missing"},
+    {"\"image\":{\"uri\":null}", INVALID, "image", "missing"},
+    {"\"image\":{\"uri\":\" \"}", INVALID, "image", "missing"},
+    {"\"image\":{\"uri\":5}", INVALID, "image", "string"},
+    {"\"image\":\"host\"", INVALID, "image", "object"},
+    {"\"image\":{\"uri\":\"python:3.11\"}", "SANDBOX::IMAGE_NOT_FOUND", "image",
+     "\"python:3.11\" is not here"},
+    {"\"image\":{\"uri\":\"HOST\"}", "SANDBOX::IMAGE_NOT_FOUND", "image", "\"host\""},
+    {"\"image\":{\"uri\":\"host\",\"auth\":{\"username\":\"u\",\"password\":\"hunter2\"}}", INVALID,
+     "image", "auth"},
+    {"\"image\":{\"uri\":\"host\",\"auth\":\"hunter2\"}", INVALID, "image", "auth"},
+    {"\"snapshotId\":\"abc\"", INVALID, "snapshotId", "not supported"},
+    {"\"snapshotId\":7", INVALID, "snapshotId", "string"},
+    {"\"platform\":{\"os\":\"windows\",\"arch\":\"amd64\"}", INVALID, "platform", "windows"},
+    {"\"platform\":{\"os\":\"linux\",\"arch\":\"mips\"}", INVALID, "platform", "mips"},
+    {"\"platform\":{\"os\":\"linux\"}", INVALID, "platform", "arch"},
+    {"\"platform\":\"linux\"", INVALID, "platform", "object"},
+    {"\"timeout\":59", INVALID, "timeout", "60"},
+    {"\"timeout\":0", INVALID, "timeout", "60"},
+    {"\"timeout\":-1", INVALID, "timeout", "60"},
+    {"\"timeout\":315360001", INVALID, "timeout", "315360000"},
+    {"\"timeout\":9223372036854775807", INVALID, "timeout", "315360000"},
+    {"\"timeout\":\"abc\"", INVALID, "timeout", "integer"},
+    {"\"timeout\":60.5", INVALID, "timeout", "integer"},
+    {"\"timeout\":true", INVALID, "timeout", "integer"},
+    {"\"resourceLimits\":null", INVALID, "resourceLimits", "missing"},
+    {"\"resourceLimits\":[]", INVALID, "resourceLimits", "object"},
+    {"\"resourceLimits\":{\"memory\":\"lots\"}", INVALID, "resourceLimits", "\"lots\""},
+    {"\"env\":[]", INVALID, "env", "object"},
+    {"\"env\":\"hunter2\"", INVALID, "env", "object"},
+    {"\"env\":{\"A\":1}", INVALID, "env", "\"A\""},
+    {"\"env\":{\"A=B\":\"hunter2\"}", INVALID, "env", "\"A=B\""},
+    {"\"env\":{\"\":\"hunter2\"}", INVALID, "env", "empty"},
+    {"\"metadata\":{\"bad key\":\"x\"}", "SANDBOX::INVALID_METADATA_LABEL", "metadata",
+     "\"bad key\""},
+    {"\"metadata\":[]", "SANDBOX::INVALID_METADATA_LABEL", "metadata", "object"},
+    {"\"entrypoint\":null", INVALID, "entrypoint", "missing"},
+    {"\"entrypoint\":[]", INVALID, "entrypoint", "1 to"},
+    {"\"entrypoint\":\"true\"", INVALID, "entrypoint", "array"},
+    {"\"entrypoint\":[1]", INVALID, "entrypoint", "entrypoint[0]"},
+    {"\"entrypoint\":[\"a\",null]", INVALID, "entrypoint", "entrypoint[1]"},
+    {"\"entrypoint\":[\"\"]", INVALID, "entrypoint", "empty"},
+    {"\"entrypoint\":[\" \"]", INVALID, "entrypoint", "empty"},
+    {"\"entrypoint\":[\"'' a\"]", INVALID, "entrypoint", "empty"},
+    {"\"entrypoint\":[\"echo 'hunter2\"]", INVALID, "entrypoint", "quote"},
+    {"\"networkPolicy\":{}", INVALID, "networkPolicy", "not supported"},
+    {"\"networkPolicy\":{\"defaultAction\":\"deny\"}", INVALID, "networkPolicy", "not supported"},
+    {"\"credentialProxy\":{\"enabled\":true}", INVALID, "credentialProxy", "not supported"},
+    {"\"credentialProxy\":{\"enabled\":\"yes\"}", INVALID, "credentialProxy", "object"},
+    {"\"credentialProxy\":true", INVALID, "credentialProxy", "object"},
+    {"\"secureAccess\":true", INVALID, "secureAccess", "not supported"},
+    {"\"secureAccess\":\"no\"", INVALID, "secureAccess", "true or false"},
+    {"\"volumes\":[{}]", INVALID, "volumes", "not supported"},
+    {"\"volumes\":{}", INVALID, "volumes", "array"},
+    {"\"extensions\":[]", INVALID, "extensions", "object"},
+    {"\"extensions\":{\"x\":1}", INVALID, "extensions", "\"x\""},
+    {"\"extensions\":{\"opensandbox.extensions.read-only-root\":\"yes\"}", INVALID, "extensions",
+     "\"true\" or \"false\", not \"yes\""},
+    {"\"extensions\":{\"opensandbox.extensions.read-only-root\":\"\"}", INVALID, "extensions",
+     "\"true\""},
+    {"\"extensions\":{\"opensandbox.extensions.read-only-root\":true}", INVALID, "extensions",
+     "string"},
+    {"\"extensions\":{\"poolRef\":\"p\"}", "SANDBOX::UNSUPPORTED_POOL_REF", "extensions", "pools"},
+    {"\"extensions\":{\"access.renew.extend.seconds\":\"300\"}", INVALID, "extensions",
+     "not supported"},
+};
+
 static void test_refused(void **state)
 {
     (void)state;
-    static const struct {
-        const char *member;
-        const char *code;
-        const char *field;
-        const char *in_message;
-    } rows[] = {
-        {"\"image\":null", INVALID, "image", "missing"},
-        {"\"image\":{}", INVALID, "image", "missing"},
-        {"\"image\":{\"uri\":null}", INVALID, "image", "missing"},
-        {"\"image\":{\"uri\":\" \"}", INVALID, "image", "missing"},
-        {"\"image\":{\"uri\":5}", INVALID, "image", "string"},
-        {"\"image\":\"host\"", INVALID, "image", "object"},
-        {"\"image\":{\"uri\":\"python:3.11\"}", "SANDBOX::IMAGE_NOT_FOUND", "image",
-         "\"python:3.11\" is not here"},
-        {"\"image\":{\"uri\":\"HOST\"}", "SANDBOX::IMAGE_NOT_FOUND", "image", "\"host\""},
-        {"\"image\":{\"uri\":\"host\",\"auth\":{\"username\":\"u\",\"password\":\"hunter2\"}}",
-         INVALID, "image", "auth"},
-        {"\"image\":{\"uri\":\"host\",\"auth\":\"hunter2\"}", INVALID, "image", "auth"},
-        {"\"snapshotId\":\"abc\"", INVALID, "snapshotId", "not supported"},
-        {"\"snapshotId\":7", INVALID, "snapshotId", "string"},
-        {"\"platform\":{\"os\":\"windows\",\"arch\":\"amd64\"}", INVALID, "platform", "windows"},
-        {"\"platform\":{\"os\":\"linux\",\"arch\":\"mips\"}", INVALID, "platform", "mips"},
-        {"\"platform\":{\"os\":\"linux\"}", INVALID, "platform", "arch"},
-        {"\"platform\":\"linux\"", INVALID, "platform", "object"},
-        {"\"timeout\":59", INVALID, "timeout", "60"},
-        {"\"timeout\":0", INVALID, "timeout", "60"},
-        {"\"timeout\":-1", INVALID, "timeout", "60"},
-        {"\"timeout\":315360001", INVALID, "timeout", "315360000"},
-        {"\"timeout\":9223372036854775807", INVALID, "timeout", "315360000"},
-        {"\"timeout\":\"abc\"", INVALID, "timeout", "integer"},
-        {"\"timeout\":60.5", INVALID, "timeout", "integer"},
-        {"\"timeout\":true", INVALID, "timeout", "integer"},
-        {"\"resourceLimits\":null", INVALID, "resourceLimits", "missing"},
-        {"\"resourceLimits\":[]", INVALID, "resourceLimits", "object"},
-        {"\"resourceLimits\":{\"memory\":\"lots\"}", INVALID, "resourceLimits", "\"lots\""},
-        {"\"env\":[]", INVALID, "env", "object"},
-        {"\"env\":\"hunter2\"", INVALID, "env", "object"},
-        {"\"env\":{\"A\":1}", INVALID, "env", "\"A\""},
-        {"\"env\":{\"A=B\":\"hunter2\"}", INVALID, "env", "\"A=B\""},
-        {"\"env\":{\"\":\"hunter2\"}", INVALID, "env", "empty"},
-        {"\"metadata\":{\"bad key\":\"x\"}", "SANDBOX::INVALID_METADATA_LABEL", "metadata",
-         "\"bad key\""},
-        {"\"metadata\":[]", "SANDBOX::INVALID_METADATA_LABEL", "metadata", "object"},
-        {"\"entrypoint\":null", INVALID, "entrypoint", "missing"},
-        {"\"entrypoint\":[]", INVALID, "entrypoint", "1 to"},
-        {"\"entrypoint\":\"true\"", INVALID, "entrypoint", "array"},
-        {"\"entrypoint\":[1]", INVALID, "entrypoint", "entrypoint[0]"},
-        {"\"entrypoint\":[\"a\",null]", INVALID, "entrypoint", "entrypoint[1]"},
-        {"\"entrypoint\":[\"\"]", INVALID, "entrypoint", "empty"},
-        {"\"entrypoint\":[\" \"]", INVALID, "entrypoint", "empty"},
-        {"\"entrypoint\":[\"'' a\"]", INVALID, "entrypoint", "empty"},
-        {"\"entrypoint\":[\"echo 'hunter2\"]", INVALID, "entrypoint", "quote"},
-        {"\"networkPolicy\":{}", INVALID, "networkPolicy", "not supported"},
-        {"\"networkPolicy\":{\"defaultAction\":\"deny\"}", INVALID, "networkPolicy",
-         "not supported"},
-        {"\"credentialProxy\":{\"enabled\":true}", INVALID, "credentialProxy", "not supported"},
-        {"\"credentialProxy\":{\"enabled\":\"yes\"}", INVALID, "credentialProxy", "object"},
-        {"\"credentialProxy\":true", INVALID, "credentialProxy", "object"},
-        {"\"secureAccess\":true", INVALID, "secureAccess", "not supported"},
-        {"\"secureAccess\":\"no\"", INVALID, "secureAccess", "true or false"},
-        {"\"volumes\":[{}]", INVALID, "volumes", "not supported"},
-        {"\"volumes\":{}", INVALID, "volumes", "array"},
-        {"\"extensions\":[]", INVALID, "extensions", "object"},
-        {"\"extensions\":{\"x\":1}", INVALID, "extensions", "\"x\""},
-        {"\"extensions\":{\"opensandbox.extensions.read-only-root\":\"yes\"}", INVALID,
-         "extensions", "\"true\" or \"false\", not \"yes\""},
-        {"\"extensions\":{\"opensandbox.extensions.read-only-root\":\"\"}", INVALID, "extensions",
-         "\"true\""},
-        {"\"extensions\":{\"opensandbox.extensions.read-only-root\":true}", INVALID, "extensions",
-         "string"},
-        {"\"extensions\":{\"poolRef\":\"p\"}", "SANDBOX::UNSUPPORTED_POOL_REF", "extensions",
-         "pools"},
-        {"\"extensions\":{\"access.renew.extend.seconds\":\"300\"}", INVALID, "extensions",
-         "not supported"},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         struct create_request request;
         struct problem problem;
-        AUTO_FREE char *body = body_with(rows[i].member);
+        AUTO_FREE char *body = body_with(refused[i].member);
         if (parse(body, &request, &problem) != -EINVAL)
-            fail_msg("%s was accepted", rows[i].member);
-        if (strcmp(problem.code, rows[i].code) != 0 || strcmp(problem.field, rows[i].field) != 0 ||
-            strstr(problem.message, rows[i].in_message) == NULL)
-            fail_msg("%s: %s at %s: %s", rows[i].member, problem.code, problem.field,
+            fail_msg("%s was accepted", refused[i].member);
+        if (strcmp(problem.code, refused[i].code) != 0 ||
+            strcmp(problem.field, refused[i].field) != 0 ||
+            strstr(problem.message, refused[i].in_message) == NULL)
+            fail_msg("%s: %s at %s: %s", refused[i].member, problem.code, problem.field,
                      problem.message);
         if (strstr(problem.message, "hunter2") != NULL)
-            fail_msg("%s: a secret is in the message: %s", rows[i].member, problem.message);
+            fail_msg("%s: a secret is in the message: %s", refused[i].member, problem.message);
         assert_null(request.image);
         assert_int_equal(request.env.count, 0);
     }

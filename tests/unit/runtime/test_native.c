@@ -563,7 +563,7 @@ static void test_list_pages(void **state)
     assert_string_equal(address.unix_path, "/run/5.sock");
 }
 
-static const struct runtime_limits all_limits = {
+static const struct limits all_limits = {
     .memory_bytes = 8 << 20,
     .disk_bytes = 32 << 20,
     .io_read_bps = 5000,
