@@ -18,9 +18,14 @@
 static int copy_entry(int from_fd, const char *from, int to_fd, const char *to, unsigned depth,
                       struct copy_budget *budget, struct error *err);
 
-static int copy_link(int from_fd, const char *from, int to_fd, const char *to, struct error *err)
+/* A link cannot change, so one more name of the same will do if it is root's: there are hundreds of
+ * them, and a new file costs a disk far more than a name. */
+static int copy_link(int from_fd, const char *from, int to_fd, const char *to,
+                     const struct stat *st, struct error *err)
 {
     char target[PATH_MAX];
+    if (st->st_uid == 0 && st->st_gid == 0 && linkat(from_fd, from, to_fd, to, 0) == 0)
+        return 0;
     ssize_t length = readlinkat(from_fd, from, target, sizeof(target) - 1);
     if (length < 0)
         return error_set_errno(err, errno, "cannot read link '%s'", from);
@@ -92,7 +97,7 @@ static int copy_entry(int from_fd, const char *from, int to_fd, const char *to, 
         return error_set(err, ERR_LIMIT, "too many files or too deep at '%s'", from);
     budget->entries--;
     if (S_ISLNK(st.st_mode))
-        return copy_link(from_fd, from, to_fd, to, err);
+        return copy_link(from_fd, from, to_fd, to, &st, err);
     if (S_ISREG(st.st_mode) && st.st_mode & S_IROTH)
         return copy_file(from_fd, from, to_fd, to, budget, err);
     if (S_ISDIR(st.st_mode) && st.st_mode & S_IROTH && st.st_mode & S_IXOTH)

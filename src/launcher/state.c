@@ -111,10 +111,11 @@ static int make_dirs(struct state *state, struct error *err)
     r = make_dir(state->launcher_fd, "sandboxes", 0700, &state->sandboxes_fd, err);
     if (r == 0)
         r = make_dir(state->launcher_fd, "loose", 0700, &state->loose_fd, err);
-    if (r == 0)
+    if (r == 0) {
+        spread_apart(state->launcher_fd); /* the host image has a thousand files */
         spread_apart(state->loose_fd);
-    if (r == 0)
         r = make_dir(state->launcher_fd, "mount", 0700, &state->mount_fd, err);
+    }
     if (r == 0)
         r = wait_for_slots(state, err);
     if (r == 0) /* searchable: each socket in it has an owner and a mode of its own */
