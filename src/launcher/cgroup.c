@@ -108,6 +108,56 @@ int cgroup_make(const struct cgroups *groups, const char *name)
     return r;
 }
 
+static void remove_one(void *context, int parent_fd, const char *path)
+{
+    int *result = context;
+    if (unlinkat(parent_fd, path, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        *result = -errno;
+}
+
+/* Nobody makes groups below ours, but if somebody does they shall not keep ours for ever. */
+static int remove_from(const struct cgroup_hierarchy *hierarchy, bool v2, const char *name)
+{
+    int ignored = 0;
+    int result = 0;
+    char path[PATH_ROOM];
+    if (v2) {
+        static const char *const children[] = {"work", "init"};
+        for (size_t i = 0; i < ARRAY_LEN(children); i++) {
+            snprintf(path, sizeof(path), "%s/%s", name, children[i]);
+            remove_one(&ignored, hierarchy->fd, path);
+        }
+    }
+    remove_one(&result, hierarchy->fd, name);
+    if (result == 0)
+        return 0;
+    result = 0;
+    cgroup_walk(hierarchy->fd, name, remove_one, &result);
+    return result;
+}
+
+bool cgroup_can_renew(const struct cgroups *groups)
+{
+    return groups->count > 0 && ops_of(groups)->renew != NULL;
+}
+
+int cgroup_renew(const struct cgroups *groups, const char *name)
+{
+    unsigned worn = ops_of(groups)->renew(groups, name);
+    for (unsigned i = 0; i < groups->count; i++) {
+        if (!(worn >> i & 1))
+            continue;
+        int r = remove_from(&groups->items[i], groups->v2, name);
+        if (r < 0)
+            return r;
+        if (mkdirat(groups->items[i].fd, name, 0755) < 0)
+            return -errno;
+    }
+    if (!cgroup_has(groups, CGROUP_PIDS))
+        return 0;
+    return cgroup_write(groups, CGROUP_PIDS, name, pids_max(groups), "%d", CGROUP_PIDS_DEFAULT);
+}
+
 int cgroup_open_birth(const struct cgroups *groups, const char *name, int *ret_fd)
 {
     *ret_fd = -1;
@@ -176,34 +226,6 @@ int cgroup_enter_namespace(const struct cgroups *groups, const char *name)
         fd_close(fds[i]);
     }
     return r;
-}
-
-static void remove_one(void *context, int parent_fd, const char *path)
-{
-    int *result = context;
-    if (unlinkat(parent_fd, path, AT_REMOVEDIR) < 0 && errno != ENOENT)
-        *result = -errno;
-}
-
-/* Nobody makes groups below ours, but if somebody does they shall not keep ours for ever. */
-static int remove_from(const struct cgroup_hierarchy *hierarchy, bool v2, const char *name)
-{
-    int ignored = 0;
-    int result = 0;
-    char path[PATH_ROOM];
-    if (v2) {
-        static const char *const children[] = {"work", "init"};
-        for (size_t i = 0; i < ARRAY_LEN(children); i++) {
-            snprintf(path, sizeof(path), "%s/%s", name, children[i]);
-            remove_one(&ignored, hierarchy->fd, path);
-        }
-    }
-    remove_one(&result, hierarchy->fd, name);
-    if (result == 0)
-        return 0;
-    result = 0;
-    cgroup_walk(hierarchy->fd, name, remove_one, &result);
-    return result;
 }
 
 int cgroup_remove(const struct cgroups *groups, const char *name)

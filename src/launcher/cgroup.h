@@ -118,6 +118,11 @@ void cgroup_new_name(struct cgroups *groups, char ret[CGROUP_NAME_MAX]);
 /* All groups of a slot, with the default limit of processes. */
 int cgroup_make(const struct cgroups *groups, const char *name);
 
+/* Whether groups that a sandbox had can be made like new: on v1. On v2 what they have counted
+ * cannot be set to zero, but it is fewer groups that have to be made. */
+bool cgroup_can_renew(const struct cgroups *groups);
+int cgroup_renew(const struct cgroups *groups, const char *name);
+
 /* How process 1 comes to its place: on v2 it is born in `work` (cgroup_open_birth(); -1 on v1), on
  * v1 it joins its groups. Then it makes its cgroup namespace, which takes its root from that, and
  * steps out to where execd is. The last two move the calling process. */

@@ -17,6 +17,9 @@ struct cgroup_ops {
     int (*freeze)(const struct cgroups *groups, const char *name, bool frozen);
     int (*frozen)(const struct cgroups *groups, const char *name, bool *ret_frozen);
     int (*kill)(const struct cgroups *groups, const char *name);
+    /* Bring groups without processes as near to new as they will go. The hierarchies in which that
+     * is not near enough, a bit for each. NULL where it is so in all. */
+    unsigned (*renew)(const struct cgroups *groups, const char *name);
 };
 
 extern const struct cgroup_ops cgroup_v1_ops;

@@ -170,6 +170,103 @@ static int kill_all(const struct cgroups *groups, const char *name)
     return 0;
 }
 
+/* --- using groups again ----------------------------------------------------------------------- */
+
+/* What may be charged to a group without processes: the kernel takes memory for a group in portions
+ * and keeps the rest of the last one on every processor. More is caches of the last sandbox, which
+ * the next one shall not answer for. */
+#define SPARE_BYTES     (1u << 20)
+#define UNLIMITED_BYTES (1ull << 62) /* what the kernel says instead of a limit is more */
+
+static bool is_number(const struct cgroups *groups, enum cgroup_controller controller,
+                      const char *name, const char *file, uint64_t most)
+{
+    char text[CGROUP_TEXT_MAX];
+    return cgroup_read(groups, controller, name, file, text) == 0 &&
+           cgroup_text_number(text) <= most;
+}
+
+static bool is_key_zero(const struct cgroups *groups, enum cgroup_controller controller,
+                        const char *name, const char *file, const char *key)
+{
+    char text[CGROUP_TEXT_MAX];
+    return cgroup_read(groups, controller, name, file, text) == 0 &&
+           cgroup_text_key(text, key) == 0;
+}
+
+/* Memory with swap is never allowed less. */
+static bool is_unlimited(const struct cgroups *groups, const char *name)
+{
+    return !is_number(groups, CGROUP_MEMORY, name, MEMORY, UNLIMITED_BYTES);
+}
+
+/* Kernels without swap accounting lack the half of these. */
+static bool zero(const struct cgroups *groups, const char *name, const char *file)
+{
+    int r = cgroup_write(groups, CGROUP_MEMORY, name, file, "0");
+    return r == 0 || r == -ENOENT;
+}
+
+static bool renew_memory(const struct cgroups *groups, const char *name)
+{
+    return is_number(groups, CGROUP_MEMORY, name, "memory.usage_in_bytes", SPARE_BYTES) &&
+           is_key_zero(groups, CGROUP_MEMORY, name, "memory.oom_control", "oom_kill") &&
+           (is_unlimited(groups, name) || limit_memory(groups, name, 0) == 0) &&
+           zero(groups, name, "memory.failcnt") && zero(groups, name, "memory.memsw.failcnt") &&
+           zero(groups, name, "memory.max_usage_in_bytes") &&
+           zero(groups, name, "memory.memsw.max_usage_in_bytes");
+}
+
+static bool renew_cpu(const struct cgroups *groups, const char *name)
+{
+    return is_key_zero(groups, CGROUP_CPU, name, "cpu.stat", "nr_periods") &&
+           limit_cpu(groups, name, 0) == 0;
+}
+
+static bool renew_cpuacct(const struct cgroups *groups, const char *name)
+{
+    return cgroup_write(groups, CGROUP_CPUACCT, name, "cpuacct.usage", "0") == 0;
+}
+
+static bool renew_pids(const struct cgroups *groups, const char *name)
+{
+    return is_key_zero(groups, CGROUP_PIDS, name, "pids.events", "max");
+}
+
+/* Nothing was read or written, and nothing is limited. */
+static bool renew_io(const struct cgroups *groups, const char *name)
+{
+    char text[CGROUP_TEXT_MAX];
+    return cgroup_read(groups, CGROUP_IO, name, "blkio.throttle.io_serviced", text) == 0 &&
+           str_equal(text, "Total 0\n") &&
+           cgroup_read(groups, CGROUP_IO, name, "blkio.throttle.read_bps_device", text) == 0 &&
+           text[0] == '\0' &&
+           cgroup_read(groups, CGROUP_IO, name, "blkio.throttle.read_iops_device", text) == 0 &&
+           text[0] == '\0';
+}
+
+static bool renew_freezer(const struct cgroups *groups, const char *name)
+{
+    char text[CGROUP_TEXT_MAX];
+    return cgroup_read(groups, CGROUP_FREEZER, name, "freezer.state", text) == 0 &&
+           str_starts_with(text, "THAWED");
+}
+
+static unsigned renew(const struct cgroups *groups, const char *name)
+{
+    static bool (*const renewers[CGROUP_CONTROLLERS])(const struct cgroups *, const char *) = {
+        [CGROUP_MEMORY] = renew_memory,   [CGROUP_CPU] = renew_cpu,
+        [CGROUP_PIDS] = renew_pids,       [CGROUP_IO] = renew_io,
+        [CGROUP_CPUACCT] = renew_cpuacct, [CGROUP_FREEZER] = renew_freezer,
+    };
+    unsigned worn = 0;
+    for (unsigned i = 0; i < CGROUP_CONTROLLERS; i++) {
+        if (groups->of[i] >= 0 && !renewers[i](groups, name))
+            worn |= 1u << groups->of[i];
+    }
+    return worn;
+}
+
 const struct cgroup_ops cgroup_v1_ops = {
     .limit_memory = limit_memory,
     .limit_cpu = limit_cpu,
@@ -179,4 +276,5 @@ const struct cgroup_ops cgroup_v1_ops = {
     .freeze = freeze,
     .frozen = frozen,
     .kill = kill_all,
+    .renew = renew,
 };

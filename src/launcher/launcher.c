@@ -129,6 +129,7 @@ static void stop(struct launcher *launcher)
     peer_close_all(launcher);
     disk_change_forget_all(launcher);
     slot_free_all(launcher);
+    spare_done(launcher);
     remove_done(launcher);
     meter_save_all(launcher);
     sandbox_free_all(launcher);
@@ -166,6 +167,7 @@ int launcher_run(const struct options *options, struct error *err)
     sandbox_init_all(&launcher);
     meter_init_all(&launcher);
     slot_init_all(&launcher);
+    spare_init(&launcher);
     remove_init(&launcher);
     loop_timer_add(&launcher.loop, &launcher.idle_timer, first_peer_missing);
 

@@ -18,6 +18,7 @@
 #include "launcher/sandbox.h"
 #include "launcher/seccomp_filter.h"
 #include "launcher/slot.h"
+#include "launcher/spare.h"
 #include "launcher/state.h"
 
 struct launcher {
@@ -35,6 +36,7 @@ struct launcher {
     struct sandboxes sandboxes;
     struct meters meters;
     struct slots slots;
+    struct spares spares;
     struct remover remover;
     struct peers peers;
     int signal_fd;

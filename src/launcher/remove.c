@@ -18,7 +18,7 @@
 #include "launcher/launcher.h"
 #include "launcher/process.h"
 
-#define BATCH_MS     5 /* removals that come together go together */
+#define BATCH_MS     50 /* removals that come together go together */
 #define RETRY_MS     100
 #define RETRY_MAX_MS 5000
 #define WORKER_NICE  5
@@ -27,7 +27,8 @@
 struct remove_item {
     struct remove_item *next;
     struct launcher *launcher;
-    int pidfd; /* while dying */
+    int pidfd;                    /* while dying */
+    struct spare_network network; /* likewise */
     struct loop_source exit_source;
     char *name; /* in loose/, or NULL */
     char cgroup[CGROUP_NAME_MAX];
@@ -40,6 +41,7 @@ static struct remove_item *new_item(struct launcher *launcher, const char *name,
     struct remove_item *item = mem_alloc(sizeof(*item));
     item->launcher = launcher;
     item->pidfd = -1;
+    item->network.fd = -1;
     item->exit_source.fd = -1;
     item->name = mem_dup(name);
     snprintf(item->cgroup, sizeof(item->cgroup), "%s", cgroup != NULL ? cgroup : "");
@@ -51,6 +53,7 @@ static void free_item(struct remove_item *item)
 {
     loop_unwatch(&item->launcher->loop, &item->exit_source);
     fd_close(item->pidfd);
+    fd_close(item->network.fd);
     free(item->name);
     free(item);
 }
@@ -98,15 +101,20 @@ static void process_ended(struct loop_source *source)
     while (*link != item)
         link = &(*link)->next;
     *link = item->next;
+    if (item->network.fd >= 0)
+        spare_keep_network(item->launcher, TAKE_FD(item->network.fd), item->network.print);
+    if (item->cgroup[0] != '\0' && spare_keep_group(item->launcher, item->cgroup))
+        item->cgroup[0] = '\0';
     add_waiting(remover, item);
 }
 
 void remove_after(struct launcher *launcher, int pidfd, const char *name, const char *cgroup,
-                  unsigned range)
+                  unsigned range, struct spare_network network)
 {
     struct error err = ERROR_INIT;
     struct remove_item *item = new_item(launcher, name, cgroup, range);
     item->pidfd = pidfd;
+    item->network = network;
     if (loop_watch(&launcher->loop, &item->exit_source, pidfd, process_ended, &err) < 0) {
         log_warn("cannot wait for a sandbox's end beside other work: %s", err.message);
         process_end(pidfd);

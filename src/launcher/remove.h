@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "launcher/loop.h"
+#include "launcher/spare.h"
 
 struct launcher;
 struct remove_item;
@@ -41,9 +42,10 @@ char *remove_in_place(const char *id);
  * none). No process may use any of them any more. */
 void remove_later(struct launcher *launcher, const char *name, const char *cgroup, unsigned range);
 
-/* The same for what a killed process still uses: when it has ended. Takes the pidfd. */
+/* The same for what a killed process still uses: when it has ended. Its cgroup and its network are
+ * kept for the next one then, if they can be. Takes the descriptors. */
 void remove_after(struct launcher *launcher, int pidfd, const char *name, const char *cgroup,
-                  unsigned range);
+                  unsigned range, struct spare_network network);
 
 void remove_kill_dying(struct launcher *launcher); /* again */
 

@@ -302,7 +302,10 @@ static void discard(struct sandbox *sandbox, struct peer_reply reply)
     if (!detach(sandbox, reply, &loose))
         return;
     peer_answer(launcher, reply, NULL, NULL);
-    remove_later(launcher, loose, sandbox->record.cgroup, sandbox->record.range);
+    const char *cgroup = sandbox->record.cgroup;
+    if (spare_keep_group(launcher, cgroup))
+        cgroup = NULL;
+    remove_later(launcher, loose, cgroup, sandbox->record.range);
     forget(sandbox);
 }
 
@@ -333,6 +336,18 @@ static bool drop_disk(struct sandbox *sandbox, int dir_fd)
     return true;
 }
 
+/* Its network, for the next one. Only of a child of ours: its number is nobody else's until we have
+ * waited for it. */
+static struct spare_network open_network(const struct sandbox *sandbox)
+{
+    struct spare_network network = {.fd = -1, .print = sandbox->network_print};
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)sandbox->record.pid);
+    if (network.print != 0)
+        network.fd = open(path, O_RDONLY | O_CLOEXEC);
+    return network;
+}
+
 /* Its files go first: a launcher killed in between leaves a sandbox that nobody has, which the next
  * one ends. A process that was killed may take longer to end than anybody wants to wait; for
  * everybody else the sandbox is gone now. */
@@ -344,6 +359,7 @@ static void discard_running(struct sandbox *sandbox, struct peer_reply reply)
     AUTO_FREE char *loose = NULL;
     if (!detach(sandbox, reply, &loose))
         return;
+    struct spare_network network = open_network(sandbox);
     if (!drop_disk(sandbox, dir))
         sandbox_end(sandbox, MESSAGE_EXIT_KILLED);
     loop_unwatch(&launcher->loop, &sandbox->exit_source);
@@ -353,7 +369,7 @@ static void discard_running(struct sandbox *sandbox, struct peer_reply reply)
     sandbox->record.exit_status = SIGKILL;
     tell_exit(sandbox);
     peer_answer(launcher, reply, NULL, NULL);
-    remove_after(launcher, TAKE_FD(sandbox->pidfd), loose, record->cgroup, record->range);
+    remove_after(launcher, TAKE_FD(sandbox->pidfd), loose, record->cgroup, record->range, network);
     forget(sandbox);
 }
 
@@ -540,6 +556,7 @@ static void fill_record(struct sandbox *sandbox, const struct slot *slot)
     record->pid = slot->pid;
     record->start_ticks = slot->start_ticks;
     record->range = slot->range;
+    sandbox->network_print = slot->network.print;
     record->created_unix_ms = (uint64_t)clock_unix_ms();
     snprintf(record->cgroup, sizeof(record->cgroup), "%s", slot->cgroup);
     memcpy(record->boot_id, sandbox->launcher->state.boot_id, sizeof(record->boot_id));

@@ -40,7 +40,8 @@ struct sandbox {
     struct slot *slot;                /* QUEUED: one is made to order for it */
     enum message_exit_reason killing; /* KILLED or DEADLINE once we sent SIGKILL for that reason */
     bool has_directory;               /* while it begins: the slot's directory has its name */
-    bool retried; /* the slot made to order for it was killed before it could say why */
+    uint64_t network_print; /* of the process we started it with; 0: of a former launcher */
+    bool retried;           /* the slot made to order for it was killed before it could say why */
     struct peer_reply create_reply;
     bool queued;
     struct sandbox *queue_next;

@@ -136,6 +136,8 @@ static void note_report(struct slot *slot, const struct slot_report *report)
         log_warn("a file system below an image cannot map ids: its files belong to nobody "
                  "inside sandboxes");
     }
+    if (report->flags & SLOT_NEW_NETWORK)
+        slot->network.print = report->network_print;
     if (report->kind == SLOT_FAILED) {
         bool passing = report->sys == ENOSPC || report->sys == ENOMEM || report->sys == EAGAIN;
         error_set(&slot->failure, passing ? ERR_UNAVAILABLE : ERR_INTERNAL, "cannot %.*s: %s",
@@ -262,6 +264,9 @@ static int start_process(struct slot *slot, int control, struct error *err)
             .disks = &launcher->disks,
             .cgroups = launcher->cgroups,
             .cgroup = slot->cgroup,
+            .cgroup_used = slot->cgroup_used,
+            .network_fd = slot->network.fd,
+            .network_print = slot->network.print,
             .directory = slot->directory,
             .range = slot->range,
             .open_files = launcher->open_files,
@@ -306,7 +311,10 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
     slot->pidfd = -1;
     slot->control_source.fd = -1;
     slot->exit_source.fd = -1;
-    cgroup_new_name(&launcher->cgroups, slot->cgroup);
+    slot->network.fd = spare_take_network(launcher, &slot->network.print);
+    slot->cgroup_used = spare_take_group(launcher, slot->cgroup);
+    if (!slot->cgroup_used)
+        cgroup_new_name(&launcher->cgroups, slot->cgroup);
     slot->directory = mem_printf("%s.%u", slot->cgroup, range);
     slot->next = launcher->slots.list;
     launcher->slots.list = slot;
@@ -314,6 +322,7 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
 
     int r = start_process(slot, pair[1], err);
     close(pair[1]);
+    slot->network.fd = fd_close(slot->network.fd);
     if (r == 0)
         r = watch_slot(slot, err);
     if (r < 0) {

@@ -17,6 +17,7 @@
 #include "launcher/cgroup.h"
 #include "launcher/loop.h"
 #include "launcher/slot_process.h"
+#include "launcher/spare.h"
 
 struct launcher;
 struct sandbox;
@@ -38,11 +39,13 @@ struct slot {
     unsigned range;
     struct slot_shape shape;
     char cgroup[CGROUP_NAME_MAX];
-    char *directory;         /* among the loose ones; NULL while a sandbox has it */
-    struct sandbox *sandbox; /* PREPARING: made to order for this one */
-    bool ordered;            /* not of the pool */
-    bool serves;             /* its execd said so */
-    struct error failure;    /* what it reported */
+    bool cgroup_used;             /* by another sandbox before */
+    struct spare_network network; /* the print is for the next; the fd only while it starts */
+    char *directory;              /* among the loose ones; NULL while a sandbox has it */
+    struct sandbox *sandbox;      /* PREPARING: made to order for this one */
+    bool ordered;                 /* not of the pool */
+    bool serves;                  /* its execd said so */
+    struct error failure;         /* what it reported */
     struct loop_source control_source;
     struct loop_source exit_source;
 };

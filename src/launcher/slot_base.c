@@ -7,15 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/securebits.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,11 +20,16 @@
 #include "base/mem.h"
 #include "launcher/idrange.h"
 #include "launcher/mounts.h"
+#include "launcher/network.h"
 #include "launcher/slot_process.h"
 
 static int join_cgroups(struct slot_context *slot)
 {
-    int r = slot->plan.cgroups.v2 ? 0 : cgroup_make(&slot->plan.cgroups, slot->plan.cgroup);
+    int r = 0;
+    if (slot->plan.cgroup_used)
+        r = cgroup_renew(&slot->plan.cgroups, slot->plan.cgroup);
+    else if (!slot->plan.cgroups.v2)
+        r = cgroup_make(&slot->plan.cgroups, slot->plan.cgroup);
     if (r == 0)
         r = cgroup_join(&slot->plan.cgroups, slot->plan.cgroup);
     if (r == 0)
@@ -43,8 +45,11 @@ static int make_cgroup_namespace(struct slot_context *slot)
 
 static int make_namespaces(struct slot_context *slot)
 {
-    (void)slot;
-    int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET;
+    int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
+    if (slot->plan.network_fd < 0)
+        flags |= CLONE_NEWNET;
+    else if (setns(slot->plan.network_fd, CLONE_NEWNET) < 0)
+        return -errno;
     if (unshare(flags) < 0 || setsid() < 0)
         return -errno;
     umask(0);
@@ -159,17 +164,21 @@ static int make_user_namespace(struct slot_context *slot)
     return r;
 }
 
+/* One that another sandbox had is as good as new when nothing has ever happened in it. */
 static int set_up_network(struct slot_context *slot)
 {
-    AUTO_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
-    if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
-        return -errno;
-    int r = write_proc(slot, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+    int r = 0;
+    if (slot->plan.network_fd >= 0) {
+        r = network_print(slot->proc_fd, &slot->network_print);
+        if (r == 0 && slot->network_print == slot->plan.network_print)
+            return 0;
+        if (unshare(CLONE_NEWNET) < 0)
+            return -errno;
+    }
+    r = network_set_up(slot->proc_fd);
     if (r == 0)
-        r = write_proc(slot, "sys/net/ipv4/ping_group_range", "0 2147483647");
+        r = network_print(slot->proc_fd, &slot->network_print);
+    slot->flags |= SLOT_NEW_NETWORK;
     return r;
 }
 

@@ -11,11 +11,16 @@
 #include "launcher/mounts.h"
 
 /* Where process_settle() puts what a slot keeps. */
-enum { CONTROL_FD = 3, EXECD_FD, IDLE_FD, LOCK_FD, CGROUP_FD };
+enum { CONTROL_FD = 3, EXECD_FD, IDLE_FD, LOCK_FD, NETWORK_FD, CGROUP_FD };
 
 static int report(struct slot_context *slot, enum slot_report_kind kind, int sys, const char *step)
 {
-    struct slot_report message = {.kind = kind, .flags = slot->flags, .sys = sys};
+    struct slot_report message = {
+        .kind = kind,
+        .flags = slot->flags,
+        .sys = sys,
+        .network_print = slot->network_print,
+    };
     snprintf(message.step, sizeof(message.step), "%s", step);
     return send(slot->control_fd, &message, sizeof(message), MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
@@ -44,7 +49,7 @@ static int settle(struct slot_context *slot)
 {
     int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS + 1] = {
         slot->plan.control_fd, slot->plan.state->execd_fd, slot->plan.state->idle_fd,
-        slot->plan.state->mount_fd};
+        slot->plan.state->mount_fd, slot->plan.network_fd};
     unsigned count = CGROUP_FD - CONTROL_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         keep[count++] = slot->plan.cgroups.items[i].fd;
@@ -57,6 +62,8 @@ static int settle(struct slot_context *slot)
     slot->control_fd = CONTROL_FD;
     slot->execd_fd = EXECD_FD;
     slot->idle_fd = IDLE_FD;
+    if (slot->plan.network_fd >= 0)
+        slot->plan.network_fd = NETWORK_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         slot->plan.cgroups.items[i].fd = CGROUP_FD + (int)i;
     return 0;

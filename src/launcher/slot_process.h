@@ -41,6 +41,9 @@ struct slot_plan {
     const struct slot_shape *shape;
     struct cgroups cgroups; /* with the launcher's descriptors, replaced by the slot's */
     const char *cgroup;     /* also the name of its socket */
+    bool cgroup_used;       /* another sandbox had it */
+    int network_fd;         /* namespace that another sandbox had; -1: none */
+    uint64_t network_print; /* of that one when it was new */
     const char *directory;  /* name among the loose ones */
     unsigned range;
     uint32_t open_files; /* of each process */
@@ -55,7 +58,8 @@ enum slot_report_kind {
     SLOT_NOTED, /* only the flags */
 };
 
-#define SLOT_UNMAPPED 1u /* flag: a file system of the image cannot map ids */
+#define SLOT_UNMAPPED    1u /* flag: a file system of the image cannot map ids */
+#define SLOT_NEW_NETWORK 2u /* flag: the print is that of a namespace it made itself */
 
 #define SLOT_STEP_MAX 64
 #define SLOT_SOCKET   "socket" /* execd's, in the slot's directory until a sandbox has it */
@@ -65,6 +69,7 @@ struct slot_report {
     uint32_t kind;
     uint32_t flags;
     int32_t sys;
+    uint64_t network_print;
     char step[SLOT_STEP_MAX]; /* FAILED: what it was doing, as in "cannot <step>" */
 };
 
@@ -93,6 +98,7 @@ struct slot_context {
     int image_fd;     /* a directory image's tree, in the air */
     bool has_own_etc; /* /etc is a directory in which hostname and hosts are ours */
     int score_fd;     /* /proc/self/oom_score_adj */
+    uint64_t network_print;
 };
 
 struct slot_step {

@@ -274,7 +274,8 @@ class Life(LauncherTest):
         for _ in range(10):
             sandbox, _ = self.client.create()
             self.client.ask(REMOVE, id_body(sandbox))
-        self.assertTrue(eventually(lambda: self.fd_count() == before), self.fd_count())
+        # Networks are kept for the next ones a while.
+        self.assertTrue(eventually(lambda: self.fd_count() == before, 40), self.fd_count())
 
     def slots_waiting(self):
         return len(os.listdir(self.state + "/launcher/loose"))

@@ -1,0 +1,75 @@
+#include "launcher/network.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+static int write_file(int proc_fd, const char *path, const char *text)
+{
+    AUTO_CLOSE int fd = openat(proc_fd, path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    return write(fd, text, strlen(text)) < 0 ? -errno : 0;
+}
+
+int network_set_up(int proc_fd)
+{
+    AUTO_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
+        return -errno;
+    int r = write_file(proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+    if (r == 0)
+        r = write_file(proc_fd, "sys/net/ipv4/ping_group_range", "0 2147483647");
+    return r;
+}
+
+/* FNV-1a of 64 bits: whoever could choose the numbers would have to leave them as they are. */
+static void add(uint64_t *print, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        *print = (*print ^ (unsigned char)text[i]) * 1099511628211u;
+}
+
+static int add_file(uint64_t *print, int proc_fd, const char *path, bool first_line)
+{
+    char text[4096];
+    AUTO_CLOSE int fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno; /* a kernel without IPv6 */
+    for (;;) {
+        ssize_t n = read(fd, text, sizeof(text));
+        if (n < 0)
+            return -errno;
+        const char *end = first_line ? memchr(text, '\n', (size_t)n) : NULL;
+        add(print, text, end != NULL ? (size_t)(end - text) : (size_t)n);
+        if (n == 0 || first_line)
+            return 0;
+    }
+}
+
+int network_print(int proc_fd, uint64_t *ret_print)
+{
+    static const struct {
+        const char *path;
+        bool first_line; /* what follows is about the whole machine */
+    } files[] = {
+        {"self/net/sockstat", true}, {"self/net/dev", false},   {"self/net/snmp", false},
+        {"self/net/netstat", false}, {"self/net/snmp6", false}, {"self/net/ip6_flowlabel", false},
+    };
+    uint64_t print = 14695981039346656037u;
+    int r = 0;
+    for (size_t i = 0; i < ARRAY_LEN(files) && r == 0; i++)
+        r = add_file(&print, proc_fd, files[i].path, files[i].first_line);
+    *ret_print = print;
+    return r;
+}
