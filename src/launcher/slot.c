@@ -215,9 +215,11 @@ static void control_ready(struct loop_source *source)
         note_ready(slot);
 }
 
-int slot_hand_over(struct slot *slot)
+bool slot_is_alive(const struct slot *slot)
 {
-    return send(slot->control_fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+    char byte;
+    ssize_t n = recv(slot->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
 /* On v2 a process can be born in its group, which spares it the slow move. */

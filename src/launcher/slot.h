@@ -64,11 +64,10 @@ void slot_free_all(struct launcher *launcher); /* ends the waiting ones */
 /* Give queued sandboxes to ready slots and make new slots where they are needed. */
 void slot_pump(struct launcher *launcher);
 
-/* Tell one whose execd serves that it is a sandbox now: from then on it lives without us. -errno
- * when it is dead. */
-int slot_hand_over(struct slot *slot);
+bool slot_is_alive(const struct slot *slot); /* of one whose execd serves */
 
-/* The process is the sandbox's now: forget the slot without touching the process. */
+/* The process is the sandbox's now, which has been published: forget the slot without touching the
+ * process. */
 void slot_release(struct slot *slot);
 
 /* End it and, when it is gone, delete what it had. `directory` is the loose one of the sandbox it

@@ -65,9 +65,10 @@ static int settle(struct slot_context *slot)
 static void exec_execd(struct slot_context *slot)
 {
     char work[CGROUP_WORK_FDS_MAX][12];
-    const char *argv[9 + 2 * CGROUP_WORK_FDS_MAX] = {
-        "opensandbox-execd", "--pid1", "--listen-fd", "3", "--hold-fd", "4", "--idle-fd", "5"};
-    unsigned count = 8;
+    const char *argv[11 + 2 * CGROUP_WORK_FDS_MAX] = {
+        "opensandbox-execd", "--pid1", "--listen-fd", "3", "--hold-fd", "4",
+        "--idle-fd",         "5",      "--name-fd",   "6"};
+    unsigned count = 10;
     for (unsigned i = 0; i < slot->work_count; i++) {
         snprintf(work[i], sizeof(work[i]), "%d", slot->work_fds[i]);
         argv[count++] = "--work-fd";
@@ -95,6 +96,7 @@ void slot_process_run(const struct slot_plan *plan)
         .dev_fd = -1,
         .userns_fd = -1,
         .socket_fd = -1,
+        .name_fd = -1,
         .sandbox_fd = -1,
         .upper_fd = -1,
         .root_fd = -1,

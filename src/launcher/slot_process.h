@@ -49,7 +49,7 @@ struct slot_plan {
 };
 
 /* On the control socket, slot to launcher: struct slot_report, or one byte from execd when it
- * serves. Launcher to slot: one byte, when a sandbox was made of it. */
+ * serves. Launcher to slot: nothing but its end. */
 enum slot_report_kind {
     SLOT_FAILED = 1,
     SLOT_NOTED, /* only the flags */
@@ -85,6 +85,7 @@ struct slot_context {
     int dev_fd;
     int userns_fd;
     int socket_fd;
+    int name_fd;    /* of the socket's file */
     int sandbox_fd; /* the sandbox's directory */
     int upper_fd;   /* where its upper and work directories are: there, or on a disk of its own */
     int root_fd;
