@@ -500,6 +500,7 @@ void sandbox_create(struct launcher *launcher, const struct message_create *requ
     record->limits_known = true;
     record->deadline_unix_ms = request->deadline_unix_ms;
     sandbox->create_reply = reply;
+    sandbox->asked_ms = clock_monotonic_ns() / 1000000;
     enqueue(sandbox);
     slot_pump(launcher);
 }

@@ -42,6 +42,7 @@ struct sandbox {
     bool has_directory;               /* while it begins: the slot's directory has its name */
     bool retried; /* the slot made to order for it was killed before it could say why */
     struct peer_reply create_reply;
+    uint64_t asked_ms; /* monotonic */
     bool queued;
     struct sandbox *queue_next;
     enum sandbox_change change;

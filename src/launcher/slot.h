@@ -6,7 +6,11 @@
  *
  * Refilling happens when no CREATE is under way, one slot at a time: a slot that joins its cgroups
  * holds a lock that every fork on the machine needs, for milliseconds when the machine was idle.
- * Only a burst that finds no slot ready makes them at once. */
+ * Only a burst that finds no slot ready makes them at once.
+ *
+ * A slot that hangs, say in the mount of a dead network file system, is given up after a while and
+ * whoever waits for it is told. If not even SIGKILL ends it, it stays DYING, where it is in
+ * nobody's way. */
 #pragma once
 
 #include <stdbool.h>
@@ -35,6 +39,7 @@ struct slot {
     int pidfd;
     int control_fd;
     uint64_t start_ticks;
+    uint64_t begun_ms; /* monotonic */
     unsigned range;
     struct slot_shape shape;
     char cgroup[CGROUP_NAME_MAX];
@@ -55,10 +60,12 @@ struct slots {
     unsigned failures; /* one after another */
     struct error last_failure;
     struct loop_timer refill_timer;
+    struct loop_timer make_timer; /* set when some are PREPARING, for the oldest or before */
+    volatile uint8_t *progress;   /* by range: at which step a slot is; slots write it */
     bool resting; /* the timer was set because of failures: nothing starts before it fires */
 };
 
-void slot_init_all(struct launcher *launcher);
+int slot_init_all(struct launcher *launcher, struct error *err);
 void slot_free_all(struct launcher *launcher); /* ends the waiting ones */
 
 /* Give queued sandboxes to ready slots and make new slots where they are needed. */
