@@ -138,7 +138,7 @@ static int serve(struct execd *execd, const struct execd_options *options, struc
     if (r == 0 && options->bootstrap)
         r = execd_bootstrap_start(execd, options->entrypoint, err);
     if (r == 0 && options->hold_fd >= 0)
-        r = execd_hold_start(execd, (int)options->hold_fd, err);
+        r = execd_hold_start(execd, (int)options->hold_fd, (int)options->name_fd, err);
     if (r == 0)
         uv_run(execd->loop, UV_RUN_DEFAULT);
     /* Open exchanges are told and clean up, half-written uploads among them. */

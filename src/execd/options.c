@@ -36,7 +36,10 @@ static const struct option table[] = {
      "with /internal/, instead of TCP (unless --port is given too)"},
     {"hold-fd", NULL, "N", NUMBER, AT(hold_fd), 3, 1 << 20,
      "say on the socket inherited as N that we serve (one byte), and\n"
-     "end if it does before it has sent one: we wait in a pool"},
+     "end when it does: we wait in a pool"},
+    {"name-fd", NULL, "N", NUMBER, AT(name_fd), 3, 1 << 20,
+     "with --hold-fd: go on if the listening socket's file, inherited\n"
+     "as N, has two names then: we have become somebody's"},
     {"idle-fd", NULL, "N", NUMBER, AT(idle_fd), 3, 1 << 20,
      "the program inherited as file N runs as the entrypoint\n"
      "tail -f /dev/null, which only waits"},
@@ -346,6 +349,7 @@ int execd_options_parse(struct execd_options *options, int argc, char **argv,
         .port = -1,
         .listen_fd = -1,
         .hold_fd = -1,
+        .name_fd = -1,
         .idle_fd = -1,
         .log_level = 6,
         .spool_bytes = EXECD_SPOOL_BYTES_DEFAULT,

@@ -26,6 +26,7 @@ struct execd_options {
     int64_t port;      /* -1: no TCP; 0: any free one */
     int64_t listen_fd; /* -1: none */
     int64_t hold_fd;   /* -1: none; see hold.h */
+    int64_t name_fd;   /* -1: none; see hold.h */
     int64_t idle_fd;   /* -1: none */
     struct execd_fd_list work_fds;
     bool pid1;

@@ -163,10 +163,14 @@ int launcher_run(const struct options *options, struct error *err)
     int r = loop_init(&launcher.loop, err);
     if (r < 0)
         return r;
+    r = slot_init_all(&launcher, err);
+    if (r < 0) {
+        loop_done(&launcher.loop);
+        return r;
+    }
     idrange_init(&launcher.ranges);
     sandbox_init_all(&launcher);
     meter_init_all(&launcher);
-    slot_init_all(&launcher);
     spare_init(&launcher);
     remove_init(&launcher);
     loop_timer_add(&launcher.loop, &launcher.idle_timer, first_peer_missing);

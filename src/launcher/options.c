@@ -30,6 +30,8 @@ const char options_usage[] =
     "  --slots N             prepared sandboxes to keep waiting, 0 to 64 (default: 4)\n"
     "  --meter-seconds N     read the memory of each sandbox so often, 0 to 3600; 0: only when a\n"
     "                        server asks (default: 5)\n"
+    "  --make-seconds N      give up on a sandbox that is not made within this time, 1 to 3600\n"
+    "                        (default: 30)\n"
     "  --cgroup-parent NAME  make our control group below this one\n"
     "  --quick-moves Y       yes or no: have the kernel move processes between control\n"
     "                        groups without delay, for the whole machine (default: yes)\n"
@@ -37,13 +39,19 @@ const char options_usage[] =
     "  --log-level L         debug, info, warn or error (default: info)\n"
     "  --help, --version\n";
 
+static int set_number_from(const char *name, const char *value, uint64_t min, uint64_t max,
+                           uint64_t *ret, struct error *err)
+{
+    if (str_to_u64(value, min, max, ret) < 0)
+        return error_set(err, ERR_INVALID, "%s '%s' is not a number from %llu to %llu", name, value,
+                         (unsigned long long)min, (unsigned long long)max);
+    return 0;
+}
+
 static int set_number(const char *name, const char *value, uint64_t max, uint64_t *ret,
                       struct error *err)
 {
-    if (str_to_u64(value, 0, max, ret) < 0)
-        return error_set(err, ERR_INVALID, "%s '%s' is not a number from 0 to %llu", name, value,
-                         (unsigned long long)max);
-    return 0;
+    return set_number_from(name, value, 0, max, ret, err);
 }
 
 /* A relative path of plain names: it is joined to the cgroup mount points. */
@@ -82,6 +90,9 @@ static int set_option(struct options *options, const char *name, const char *val
     } else if (str_equal(name, "--meter-seconds")) {
         r = set_number(name, value, OPTIONS_METER_MAX, &number, err);
         options->meter_s = (unsigned)number;
+    } else if (str_equal(name, "--make-seconds")) {
+        r = set_number_from(name, value, 1, OPTIONS_MAKE_MAX, &number, err);
+        options->make_s = (unsigned)number;
     } else if (str_equal(name, "--cgroup-parent")) {
         options->cgroup_parent = value;
         if (!options_is_group_path(value))
@@ -131,6 +142,7 @@ int options_parse(int argc, char **argv, struct options *ret, struct error *err)
         .server_uid = geteuid(),
         .slots = OPTIONS_SLOTS_DEFAULT,
         .meter_s = OPTIONS_METER_DEFAULT,
+        .make_s = OPTIONS_MAKE_DEFAULT,
         .quick_moves = true,
         .log_format = LOG_PEOPLE,
         .log_level = LOG_INFO,

@@ -12,6 +12,8 @@
 #define OPTIONS_SLOTS_MAX     64
 #define OPTIONS_METER_DEFAULT 5
 #define OPTIONS_METER_MAX     3600
+#define OPTIONS_MAKE_DEFAULT  30
+#define OPTIONS_MAKE_MAX      3600
 
 struct options { /* strings are borrowed from argv */
     const char *listen_path;
@@ -23,6 +25,7 @@ struct options { /* strings are borrowed from argv */
     unsigned slots;
     struct images images; /* none opened yet */
     unsigned meter_s;     /* between two readings of each sandbox's memory; 0: only when asked */
+    unsigned make_s;      /* how long a sandbox may take to be made */
     bool quick_moves;     /* see cgroup_quick_open() */
     enum log_format log_format;
     enum log_level log_level;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +107,16 @@ void process_end(int pidfd)
     process_signal(pidfd, SIGKILL);
     while (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED) < 0 && errno == EINTR)
         ;
+}
+
+bool process_end_within(int pidfd, int timeout_ms)
+{
+    struct pollfd end = {.fd = pidfd, .events = POLLIN};
+    process_signal(pidfd, SIGKILL);
+    if (poll(&end, 1, timeout_ms) != 1)
+        return false;
+    process_end(pidfd); /* which it has: only to reap it */
+    return true;
 }
 
 int process_parse_start_time(const char *stat, uint64_t *ret_ticks)

@@ -28,6 +28,10 @@ bool process_has_capability(unsigned capability);
 /* End a child of ours and wait until it has: for one that cannot be watched. */
 void process_end(int pidfd);
 
+/* The same, but wait only so long: a process in a system call that no signal ends does not end
+ * either. False: it has not. */
+bool process_end_within(int pidfd, int timeout_ms);
+
 /* Field 22 of /proc/<pid>/stat: with the boot id it names one process for ever. 0 or -errno. */
 int process_start_time(pid_t pid, uint64_t *ret_ticks);
 int process_parse_start_time(const char *stat, uint64_t *ret_ticks);

@@ -262,17 +262,26 @@ static void tell_exit(const struct sandbox *sandbox)
 }
 
 /* The socket at its public name is the moment at which there is a sandbox: a launcher that finds a
- * record without it knows that CREATE was not answered, or REMOVE had begun, and clears it away. */
-static int move_socket(const struct sandbox *sandbox, bool publish, struct error *err)
+ * record without it knows that CREATE was not answered, or REMOVE had begun, and clears it away. It
+ * is a second name, beside the one in the sandbox's directory, because execd must know as well and
+ * looks for it when we end. */
+static int publish(const struct sandbox *sandbox, struct error *err)
 {
     const struct state *state = &sandbox->launcher->state;
     char ours[ID_UUID_LEN + sizeof("/" SLOT_SOCKET)], theirs[ID_UUID_LEN + 8];
     snprintf(ours, sizeof(ours), "%s/%s", sandbox->record.id, SLOT_SOCKET);
     snprintf(theirs, sizeof(theirs), "%s.sock", sandbox->record.id);
-    int r = publish ? renameat(state->sandboxes_fd, ours, state->run_fd, theirs)
-                    : renameat(state->run_fd, theirs, state->sandboxes_fd, ours);
-    if (r < 0 && (publish || errno != ENOENT))
-        return error_set_errno(err, errno, "cannot move the sandbox's socket");
+    if (linkat(state->sandboxes_fd, ours, state->run_fd, theirs, 0) < 0)
+        return error_set_errno(err, errno, "cannot publish the sandbox's socket");
+    return 0;
+}
+
+static int unpublish(const struct sandbox *sandbox, struct error *err)
+{
+    char theirs[ID_UUID_LEN + 8];
+    snprintf(theirs, sizeof(theirs), "%s.sock", sandbox->record.id);
+    if (unlinkat(sandbox->launcher->state.run_fd, theirs, 0) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot take back the sandbox's socket");
     return 0;
 }
 
@@ -282,11 +291,11 @@ static bool detach(struct sandbox *sandbox, struct peer_reply reply, char **ret_
 {
     const struct record *record = &sandbox->record;
     struct error err = ERROR_INIT;
-    int r = move_socket(sandbox, false, &err);
+    int r = unpublish(sandbox, &err);
     if (r == 0) {
         r = remove_detach(sandbox->launcher, record->id, record->range, ret_loose, &err);
         if (r < 0)
-            move_socket(sandbox, true, NULL);
+            publish(sandbox, NULL);
     }
     if (r == 0)
         return true;
@@ -507,6 +516,7 @@ void sandbox_create(struct launcher *launcher, const struct message_create *requ
     record->limits_known = true;
     record->deadline_unix_ms = request->deadline_unix_ms;
     sandbox->create_reply = reply;
+    sandbox->asked_ms = clock_monotonic_ns() / 1000000;
     enqueue(sandbox);
     slot_pump(launcher);
 }
@@ -589,8 +599,7 @@ static void become(struct sandbox *sandbox, struct slot *slot)
     log_debug("sandbox %s runs as process %d", sandbox->record.id, (int)sandbox->record.pid);
 }
 
-/* In this order: a slot lives without us only when its record is there, and there is a sandbox only
- * when it does. */
+/* In this order: when it is published it lives without us, and its record must be there. */
 void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
 {
     struct error err = ERROR_INIT;
@@ -599,13 +608,13 @@ void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
     int r = set_first_limits(sandbox, &err);
     if (r == 0)
         r = take_files(sandbox, slot, &err);
-    if (r == 0 && slot_hand_over(slot) < 0) {
+    if (r == 0 && !slot_is_alive(slot)) {
         give_up_slot(sandbox, slot);
         enqueue_first(sandbox); /* dead before it was somebody's: another one will do */
         return;
     }
     if (r == 0)
-        r = move_socket(sandbox, true, &err);
+        r = publish(sandbox, &err);
     if (r < 0) {
         give_up_slot(sandbox, slot);
         sandbox_failed(sandbox, &err);

@@ -43,6 +43,7 @@ struct sandbox {
     uint64_t network_print; /* of the process we started it with; 0: of a former launcher */
     bool retried;           /* the slot made to order for it was killed before it could say why */
     struct peer_reply create_reply;
+    uint64_t asked_ms; /* monotonic */
     bool queued;
     struct sandbox *queue_next;
     enum sandbox_change change;

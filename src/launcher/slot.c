@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -22,7 +24,8 @@
 #define FAILURES_MAX 5
 #define REST_MS      1000
 #define QUIET_MS     5 /* after a CREATE before the pool is refilled, unless it is nearly empty */
-#define PARALLEL_MAX 8 /* prepared at once, when they are needed; else one after another */
+#define END_MS       5000 /* for those that are killed when the launcher ends */
+#define PARALLEL_MAX 8    /* prepared at once, when they are needed; else one after another */
 
 /* Into one state or out of it. */
 static void count(struct slot *slot, int by)
@@ -217,9 +220,21 @@ static void control_ready(struct loop_source *source)
         note_ready(slot);
 }
 
-int slot_hand_over(struct slot *slot)
+bool slot_is_alive(const struct slot *slot)
 {
-    return send(slot->control_fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+    char byte;
+    ssize_t n = recv(slot->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static uint64_t now_ms(void)
+{
+    return clock_monotonic_ns() / 1000000;
+}
+
+static uint64_t make_ms(const struct launcher *launcher)
+{
+    return (uint64_t)launcher->options.make_s * 1000;
 }
 
 /* On v2 a process can be born in its group, which spares it the slow move. */
@@ -272,6 +287,7 @@ static int start_process(struct slot *slot, int control, struct error *err)
             .open_files = launcher->open_files,
             .control_fd = control,
             .image_fd = image,
+            .progress = &launcher->slots.progress[slot->range],
         };
         slot_process_run(&plan);
     }
@@ -304,6 +320,8 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
     slot->launcher = launcher;
     slot->state = SLOT_STATE_PREPARING;
     slot->range = range;
+    slot->begun_ms = now_ms();
+    launcher->slots.progress[range] = 0;
     slot->shape = sandbox != NULL ? sandbox->shape : pool_shape;
     slot->sandbox = sandbox;
     slot->ordered = sandbox != NULL;
@@ -333,6 +351,8 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
     } else if (sandbox != NULL) {
         sandbox->slot = slot;
     }
+    if (r == 0 && !loop_timer_is_set(&launcher->slots.make_timer))
+        loop_timer_set(&launcher->slots.make_timer, make_ms(launcher));
     return r;
 }
 
@@ -456,21 +476,82 @@ static void refill_fired(struct loop_timer *timer)
     serve_queue(launcher);
 }
 
-void slot_init_all(struct launcher *launcher)
+/* Of the pool: those who waited for it as long as it took are told, since the next one may take as
+ * long. */
+static void give_up_waiting(struct launcher *launcher, const struct error *err)
+{
+    struct sandbox *sandbox;
+    while ((sandbox = first_for_pool(launcher)) != NULL &&
+           now_ms() - sandbox->asked_ms >= make_ms(launcher))
+        sandbox_failed(sandbox, err);
+}
+
+static void give_up(struct slot *slot)
+{
+    struct launcher *launcher = slot->launcher;
+    struct sandbox *sandbox = TAKE_PTR(slot->sandbox);
+    struct error err = ERROR_INIT;
+    error_set(&err, ERR_TIMEOUT, "not made within %u s: process %d still tries to %s",
+              launcher->options.make_s, (int)slot->pid,
+              slot_process_step_name(launcher->slots.progress[slot->range]));
+    slot_discard(slot, NULL);
+    if (sandbox != NULL) {
+        sandbox->slot = NULL;
+        sandbox_failed(sandbox, &err);
+    } else {
+        note_failure(launcher, &err);
+        give_up_waiting(launcher, &err);
+    }
+}
+
+static void make_time_is_over(struct loop_timer *timer)
+{
+    struct launcher *launcher = CONTAINER_OF(timer, struct launcher, slots.make_timer);
+    uint64_t now = now_ms(), next = 0;
+    for (struct slot *slot = launcher->slots.list; slot != NULL; slot = slot->next) {
+        uint64_t end = slot->begun_ms + make_ms(launcher);
+        if (slot->state != SLOT_STATE_PREPARING)
+            continue;
+        if (end <= now)
+            give_up(slot);
+        else if (next == 0 || end < next)
+            next = end;
+    }
+    if (next != 0)
+        loop_timer_set(timer, next - now);
+    slot_pump(launcher);
+    launcher_check_idle(launcher);
+}
+
+int slot_init_all(struct launcher *launcher, struct error *err)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned parallel = processors > 1 ? (unsigned)MIN(processors, (long)PARALLEL_MAX) : 1;
-    launcher->slots = (struct slots){.parallel = parallel};
+    void *progress =
+        mmap(NULL, IDRANGE_COUNT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (progress == MAP_FAILED)
+        return error_set_errno(err, errno, "cannot share memory with slots");
+    launcher->slots = (struct slots){.parallel = parallel, .progress = progress};
     loop_timer_add(&launcher->loop, &launcher->slots.refill_timer, refill_fired);
+    loop_timer_add(&launcher->loop, &launcher->slots.make_timer, make_time_is_over);
+    return 0;
 }
 
 void slot_free_all(struct launcher *launcher)
 {
+    uint64_t end = now_ms() + END_MS;
     while (launcher->slots.list != NULL) {
         struct slot *slot = launcher->slots.list;
-        process_end(slot->pidfd);
-        cgroup_remove(&launcher->cgroups, slot->cgroup);
-        file_remove_tree_at(launcher->state.loose_fd, slot->directory, NULL);
+        uint64_t now = now_ms();
+        if (process_end_within(slot->pidfd, now < end ? (int)(end - now) : 0)) {
+            cgroup_remove(&launcher->cgroups, slot->cgroup);
+            file_remove_tree_at(launcher->state.loose_fd, slot->directory, NULL);
+        } else {
+            log_warn("process %d, which was to become a sandbox, does not end; the next launcher "
+                     "clears up after it",
+                     (int)slot->pid);
+        }
         free_slot(slot);
     }
+    munmap((void *)launcher->slots.progress, IDRANGE_COUNT);
 }

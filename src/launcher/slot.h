@@ -6,7 +6,11 @@
  *
  * Refilling happens when no CREATE is under way, one slot at a time: a slot that joins its cgroups
  * holds a lock that every fork on the machine needs, for milliseconds when the machine was idle.
- * Only a burst that finds no slot ready makes them at once. */
+ * Only a burst that finds no slot ready makes them at once.
+ *
+ * A slot that hangs, say in the mount of a dead network file system, is given up after a while and
+ * whoever waits for it is told. If not even SIGKILL ends it, it stays DYING, where it is in
+ * nobody's way. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,6 +40,7 @@ struct slot {
     int pidfd;
     int control_fd;
     uint64_t start_ticks;
+    uint64_t begun_ms; /* monotonic */
     unsigned range;
     struct slot_shape shape;
     char cgroup[CGROUP_NAME_MAX];
@@ -58,20 +63,21 @@ struct slots {
     unsigned failures; /* one after another */
     struct error last_failure;
     struct loop_timer refill_timer;
+    struct loop_timer make_timer; /* set when some are PREPARING, for the oldest or before */
+    volatile uint8_t *progress;   /* by range: at which step a slot is; slots write it */
     bool resting; /* the timer was set because of failures: nothing starts before it fires */
 };
 
-void slot_init_all(struct launcher *launcher);
+int slot_init_all(struct launcher *launcher, struct error *err);
 void slot_free_all(struct launcher *launcher); /* ends the waiting ones */
 
 /* Give queued sandboxes to ready slots and make new slots where they are needed. */
 void slot_pump(struct launcher *launcher);
 
-/* Tell one whose execd serves that it is a sandbox now: from then on it lives without us. -errno
- * when it is dead. */
-int slot_hand_over(struct slot *slot);
+bool slot_is_alive(const struct slot *slot); /* of one whose execd serves */
 
-/* The process is the sandbox's now: forget the slot without touching the process. */
+/* The process is the sandbox's now, which has been published: forget the slot without touching the
+ * process. */
 void slot_release(struct slot *slot);
 
 /* End it and, when it is gone, delete what it had. `directory` is the loose one of the sandbox it

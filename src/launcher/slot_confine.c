@@ -27,9 +27,9 @@
 #define OOM_SCORE_STEP 100 /* of 1000, which is all the memory there is */
 #define OOM_SCORE_MAX  1000
 
-/* Where the last process_settle() puts what is left; execd is told about the first three and the
+/* Where the last process_settle() puts what is left; execd is told about the first four and the
  * last. */
-enum { LISTEN_FD = 3, CONTROL_FD, IDLE_FD, EXECD_FD, USERNS_FD, SCORE_FD, WORK_FD };
+enum { LISTEN_FD = 3, CONTROL_FD, IDLE_FD, NAME_FD, EXECD_FD, USERNS_FD, SCORE_FD, WORK_FD };
 
 /* What root may do inside: care for files and processes of its own range of ids, become other users
  * of it, chroot. Whatever concerns the machine, its devices or its network is not here. */
@@ -127,9 +127,9 @@ static int open_score(struct slot_context *slot)
 
 static int close_files(struct slot_context *slot)
 {
-    int keep[WORK_FD - LISTEN_FD + CGROUP_WORK_FDS_MAX] = {slot->socket_fd, slot->control_fd,
-                                                           slot->idle_fd,   slot->execd_fd,
-                                                           slot->userns_fd, slot->score_fd};
+    int keep[WORK_FD - LISTEN_FD + CGROUP_WORK_FDS_MAX] = {
+        slot->socket_fd, slot->control_fd, slot->idle_fd, slot->name_fd,
+        slot->execd_fd,  slot->userns_fd,  slot->score_fd};
     unsigned count = WORK_FD - LISTEN_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
         keep[count++] = slot->work_fds[i];
@@ -139,6 +139,7 @@ static int close_files(struct slot_context *slot)
     slot->socket_fd = LISTEN_FD;
     slot->control_fd = CONTROL_FD;
     slot->idle_fd = IDLE_FD;
+    slot->name_fd = NAME_FD;
     slot->execd_fd = EXECD_FD;
     slot->userns_fd = USERNS_FD;
     slot->score_fd = SCORE_FD;
@@ -219,7 +220,7 @@ static int set_no_new_privileges(struct slot_context *slot)
 static int pass_on_files(struct slot_context *slot)
 {
     if (fcntl(slot->socket_fd, F_SETFD, 0) < 0 || fcntl(slot->control_fd, F_SETFD, 0) < 0 ||
-        fcntl(slot->idle_fd, F_SETFD, 0) < 0)
+        fcntl(slot->idle_fd, F_SETFD, 0) < 0 || fcntl(slot->name_fd, F_SETFD, 0) < 0)
         return -errno;
     for (unsigned i = 0; i < slot->work_count; i++) {
         if (fcntl(slot->work_fds[i], F_SETFD, 0) < 0)

@@ -91,7 +91,7 @@ static int make_uppers(struct slot_context *slot)
 }
 
 /* Made in the slot's own network namespace, so that it tells nothing of the host's to whoever gets
- * it. In the sandbox's directory, from where the launcher moves it to the name that servers see. */
+ * it. In the sandbox's directory, until the launcher gives it the name that servers see. */
 static int make_socket(struct slot_context *slot)
 {
     static const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = SLOT_SOCKET};
@@ -103,6 +103,9 @@ static int make_socket(struct slot_context *slot)
     umask(0);
     if (r < 0 || fchownat(slot->sandbox_fd, SLOT_SOCKET, slot->plan.state->server_uid, (gid_t)-1,
                           AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    slot->name_fd = openat(slot->sandbox_fd, SLOT_SOCKET, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (slot->name_fd < 0)
         return -errno;
     return listen(slot->socket_fd, SOCKET_BACKLOG) < 0 ? -errno : 0;
 }

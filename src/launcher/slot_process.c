@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +14,8 @@
 
 /* Where process_settle() puts what a slot keeps. */
 enum { CONTROL_FD = 3, EXECD_FD, IDLE_FD, LOCK_FD, NETWORK_FD, CGROUP_FD };
+
+#define BEGIN "take the image and close what a slot does not need"
 
 static int report(struct slot_context *slot, enum slot_report_kind kind, int sys, const char *step)
 {
@@ -25,15 +29,53 @@ static int report(struct slot_context *slot, enum slot_report_kind kind, int sys
     return send(slot->control_fd, &message, sizeof(message), MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+static NORETURN void fail(struct slot_context *slot, int sys, const char *step)
+{
+    report(slot, SLOT_FAILED, sys, step);
+    _exit(1);
+}
+
+const char *slot_process_step_name(unsigned number)
+{
+    static const struct slot_step *const lists[] = {slot_base_steps, slot_kernel_steps,
+                                                    slot_image_steps, slot_confine_steps};
+    if (number == 0)
+        return BEGIN;
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+        for (const struct slot_step *step = lists[i]; step->name != NULL; step++) {
+            if (--number == 0)
+                return step->name;
+        }
+    }
+    return "start execd";
+}
+
+static void next_step(struct slot_context *slot)
+{
+    *slot->plan.progress = (uint8_t)(*slot->plan.progress + 1);
+}
+
 static void run_steps(struct slot_context *slot, const struct slot_step *steps)
 {
     for (const struct slot_step *step = steps; step->name != NULL; step++) {
+        next_step(slot);
         int r = step->run(slot);
-        if (r < 0) {
-            report(slot, SLOT_FAILED, -r, step->name);
-            _exit(1);
-        }
+        if (r < 0)
+            fail(slot, -r, step->name);
     }
+}
+
+/* To be killed when the launcher ends, whatever we wait for then; a change of user undoes it, which
+ * confining us is one of. The launcher may have ended before. */
+static int follow_launcher(struct slot_context *slot)
+{
+    char byte;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        return -errno;
+    ssize_t n = recv(slot->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n == 0)
+        return -ESRCH;
+    return n > 0 || errno == EAGAIN ? 0 : -errno;
 }
 
 /* Now, since a mount namespace of our own would not let us clone what belongs to the launcher's. */
@@ -53,12 +95,12 @@ static int settle(struct slot_context *slot)
     unsigned count = CGROUP_FD - CONTROL_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         keep[count++] = slot->plan.cgroups.items[i].fd;
-    keep[count++] = slot->image_fd;
+    keep[count++] = slot->plan.image_fd;
     int r = process_settle(keep, count);
     if (r < 0)
         return r;
-    if (slot->image_fd >= 0)
-        slot->image_fd = CONTROL_FD + (int)count - 1;
+    if (slot->plan.image_fd >= 0)
+        slot->plan.image_fd = CONTROL_FD + (int)count - 1;
     slot->control_fd = CONTROL_FD;
     slot->execd_fd = EXECD_FD;
     slot->idle_fd = IDLE_FD;
@@ -69,12 +111,13 @@ static int settle(struct slot_context *slot)
     return 0;
 }
 
-static void exec_execd(struct slot_context *slot)
+static NORETURN void exec_execd(struct slot_context *slot)
 {
     char work[CGROUP_WORK_FDS_MAX][12];
-    const char *argv[9 + 2 * CGROUP_WORK_FDS_MAX] = {
-        "opensandbox-execd", "--pid1", "--listen-fd", "3", "--hold-fd", "4", "--idle-fd", "5"};
-    unsigned count = 8;
+    const char *argv[11 + 2 * CGROUP_WORK_FDS_MAX] = {
+        "opensandbox-execd", "--pid1", "--listen-fd", "3", "--hold-fd", "4",
+        "--idle-fd",         "5",      "--name-fd",   "6"};
+    unsigned count = 10;
     for (unsigned i = 0; i < slot->work_count; i++) {
         snprintf(work[i], sizeof(work[i]), "%d", slot->work_fds[i]);
         argv[count++] = "--work-fd";
@@ -87,8 +130,7 @@ static void exec_execd(struct slot_context *slot)
         NULL,
     };
     execveat(slot->execd_fd, "", (char *const *)argv, (char *const *)envp, AT_EMPTY_PATH);
-    report(slot, SLOT_FAILED, errno, "execute execd");
-    _exit(1);
+    fail(slot, errno, "execute execd");
 }
 
 void slot_process_run(const struct slot_plan *plan)
@@ -102,25 +144,31 @@ void slot_process_run(const struct slot_plan *plan)
         .dev_fd = -1,
         .userns_fd = -1,
         .socket_fd = -1,
+        .name_fd = -1,
         .sandbox_fd = -1,
         .upper_fd = -1,
         .root_fd = -1,
         .image_fd = -1,
         .score_fd = -1,
     };
-    int r = take_image(&slot);
+    int r = follow_launcher(&slot);
     if (r == 0)
         r = settle(&slot);
-    if (r < 0) {
-        report(&slot, SLOT_FAILED, -r, "take the image and close what a slot does not need");
-        _exit(1);
-    }
+    if (r == 0)
+        r = follow_launcher(&slot); /* before, we had the other end of the socket ourselves */
+    if (r == 0)
+        r = take_image(&slot);
+    if (r < 0)
+        fail(&slot, -r, BEGIN);
     run_steps(&slot, slot_base_steps);
+    r = follow_launcher(&slot); /* again: a step has changed the user for a moment */
+    if (r < 0)
+        fail(&slot, -r, "follow the launcher");
     run_steps(&slot, slot_kernel_steps);
     run_steps(&slot, slot_image_steps);
     if (slot.flags != 0)
         report(&slot, SLOT_NOTED, 0, "");
     run_steps(&slot, slot_confine_steps);
+    next_step(&slot);
     exec_execd(&slot);
-    _exit(1);
 }

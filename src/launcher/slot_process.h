@@ -5,8 +5,10 @@
  * confine (give up everything, load the filter). Each step runs with the privileges of the
  * launcher; the user namespace is entered near the end, because the mounts made before then belong
  * to the initial one and cannot be undone from inside. Then it executes execd, which says when it
- * serves and waits, as the sandbox nobody has asked for yet, for the byte that makes it somebody's
- * (execd/hold.h). */
+ * serves and waits, as the sandbox nobody has asked for yet, until it is somebody's (execd/hold.h).
+ *
+ * It ends with the launcher: before it is execd by a signal of the kernel, then because the control
+ * socket ends. */
 #pragma once
 
 #include <stdbool.h>
@@ -49,10 +51,11 @@ struct slot_plan {
     uint32_t open_files; /* of each process */
     int control_fd;
     int image_fd; /* its directory, in the launcher's mount namespace; -1: image "host" */
+    volatile uint8_t *progress; /* seen by the launcher: the number of the step it is at */
 };
 
 /* On the control socket, slot to launcher: struct slot_report, or one byte from execd when it
- * serves. Launcher to slot: one byte, when a sandbox was made of it. */
+ * serves. Launcher to slot: nothing but its end. */
 enum slot_report_kind {
     SLOT_FAILED = 1,
     SLOT_NOTED, /* only the flags */
@@ -76,6 +79,9 @@ struct slot_report {
 /* Never returns. */
 NORETURN void slot_process_run(const struct slot_plan *plan);
 
+/* Of the step with this number in a slot's progress, as in "cannot <step>". */
+const char *slot_process_step_name(unsigned number);
+
 /* From here on: shared by the files that implement the steps. */
 
 struct slot_context {
@@ -90,6 +96,7 @@ struct slot_context {
     int dev_fd;
     int userns_fd;
     int socket_fd;
+    int name_fd;    /* of the socket's file */
     int sandbox_fd; /* the sandbox's directory */
     int upper_fd;   /* where its upper and work directories are: there, or on a disk of its own */
     int root_fd;

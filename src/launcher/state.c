@@ -18,11 +18,13 @@
 
 #include "base/file.h"
 #include "base/id.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "launcher/idle.h"
 
 #define EXECD_MAX       (256ll << 20)
 #define LOCK_WAIT_S     1
+#define SLOTS_WAIT_S    5
 #define SOCKET_PATH_MAX 107 /* of a unix socket, without NUL */
 
 /* FNV-1a: short, stable, and nobody's secret depends on it. */
@@ -62,29 +64,16 @@ static void spread_apart(int dir_fd)
     }
 }
 
-/* Slots of a launcher that was killed notice it when they next report, and until then make groups
- * and files, which must not happen once we have looked what there is. Each of them shares the
- * description that is locked here, so the lock is free when the last one is gone. */
-static int wait_for_slots(const struct state *state, struct error *err)
-{
-    int r;
-    do
-        r = flock(state->mount_fd, LOCK_EX);
-    while (r < 0 && errno == EINTR);
-    return r < 0 ? error_set_errno(err, errno, "cannot lock '%s/mount'", state->launcher_path) : 0;
-}
-
 static void lock_is_late(int signal_number)
 {
     (void)signal_number; /* that it came interrupts the wait */
 }
 
-/* A child of a launcher that was killed just after it made that child has the lock, too, until it
- * has closed what it does not need: a moment, which is worth waiting for. */
-static int take_lock(int fd)
+/* -EWOULDBLOCK: somebody else had it all the time. */
+static int take_lock(int fd, int wait_s)
 {
     const struct sigaction late = {.sa_handler = lock_is_late}; /* without SA_RESTART */
-    const struct itimerval wait = {.it_value.tv_sec = LOCK_WAIT_S, .it_interval.tv_usec = 100000};
+    const struct itimerval wait = {.it_value.tv_sec = wait_s, .it_interval.tv_usec = 100000};
     const struct itimerval none = {0};
     struct sigaction before;
     if (sigaction(SIGALRM, &late, &before) < 0 || setitimer(ITIMER_REAL, &wait, NULL) < 0)
@@ -95,6 +84,20 @@ static int take_lock(int fd)
     return r == -EINTR ? -EWOULDBLOCK : r;
 }
 
+/* Slots of a launcher that was killed may take a moment to end, and until then make groups and
+ * files, which must not happen once we have looked what there is. Each of them shares the
+ * description that is locked here, so the lock is free when the last one is gone. One that hangs
+ * in a system call which no signal ends is not waited for: it makes nothing any more. */
+static int wait_for_slots(const struct state *state, struct error *err)
+{
+    int r = take_lock(state->mount_fd, SLOTS_WAIT_S);
+    if (r == -EWOULDBLOCK) {
+        log_warn("a process of a former launcher that was to become a sandbox does not end");
+        return 0;
+    }
+    return r < 0 ? error_set_errno(err, -r, "cannot lock '%s/mount'", state->launcher_path) : 0;
+}
+
 static int make_dirs(struct state *state, struct error *err)
 {
     AUTO_CLOSE int top = open(state->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -103,7 +106,9 @@ static int make_dirs(struct state *state, struct error *err)
     int r = make_dir(top, "launcher", 0700, &state->launcher_fd, err);
     if (r < 0)
         return r;
-    r = take_lock(state->launcher_fd);
+    /* A child of a launcher that was killed just after it made that child has this lock, too, until
+     * it has closed what it does not need: a moment, which is worth waiting for. */
+    r = take_lock(state->launcher_fd, LOCK_WAIT_S);
     if (r == -EWOULDBLOCK)
         return error_set(err, ERR_CONFLICT, "another launcher serves '%s'", state->path);
     if (r < 0)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """execd that waits in a pool, and the program it runs for the entrypoint that only waits."""
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -8,19 +9,36 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from execd import WAIT, Execd  # noqa: E402
+from harness import wait_until  # noqa: E402
 
 
 class Hold(unittest.TestCase):
     def setUp(self):
         self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.ours.settimeout(WAIT)
-        self.execd = Execd("--pid1", "--hold-fd", str(theirs.fileno()), unix=True, pass_fds=[theirs.fileno()])
+        self.folder = tempfile.mkdtemp(prefix="osb-hold-")
+        self.file = os.path.join(self.folder, "file")  # in place of the socket's
+        name = os.open(self.file, os.O_WRONLY | os.O_CREAT, 0o600)
+        os.close(name)
+        name = os.open(self.file, os.O_PATH)
+        self.execd = Execd("--pid1", "--hold-fd", str(theirs.fileno()), "--name-fd", str(name), unix=True,
+                           pass_fds=[theirs.fileno(), name])
         theirs.close()
+        os.close(name)
 
     def tearDown(self):
         self.ours.close()
         if self.execd.process.poll() is None:
             self.execd.stop()
+        shutil.rmtree(self.folder)
+
+    def publish(self):
+        os.link(self.file, os.path.join(self.folder, "published"))
+
+    def held(self):
+        """Whether it still has the file, and the socket with it."""
+        folder = f"/proc/{self.execd.process.pid}/fd"
+        return any(os.readlink(f"{folder}/{number}") == self.file for number in os.listdir(folder))
 
     def test_says_that_it_serves(self):
         self.assertEqual(self.ours.recv(16), b"\0")
@@ -31,30 +49,40 @@ class Hold(unittest.TestCase):
         self.ours.close()
         self.assertEqual(self.execd.process.wait(WAIT), 0)
 
+    def test_the_launcher_is_killed_before_it_serves(self):
+        self.ours.close()  # with what it says, or will say, unread
+        self.assertIn(self.execd.process.wait(WAIT), (0, 1))
+
     def test_wanted_it_lives_on_alone(self):
         self.ours.recv(16)
-        self.ours.send(b"\0")
-        self.assertEqual(self.ours.recv(16), b"")  # it has closed its end
+        self.publish()
         self.ours.close()
+        wait_until(lambda: not self.held(), WAIT, "the end was seen")
         self.assertEqual(self.execd.request("GET", "/ping")[0], 200)
         self.assertIsNone(self.execd.process.poll())
 
-    def test_wanted_by_one_that_died_at_once(self):
+    def test_a_word_alone_changes_nothing(self):
         self.ours.recv(16)
         self.ours.send(b"\0")
         self.ours.close()
-        self.assertEqual(self.execd.request("GET", "/ping")[0], 200)
-        self.assertIsNone(self.execd.process.poll())
+        self.assertEqual(self.execd.process.wait(WAIT), 0)
+
+    def test_what_was_taken_back_is_not_wanted(self):
+        self.ours.recv(16)
+        self.publish()
+        os.unlink(os.path.join(self.folder, "published"))
+        self.ours.close()
+        self.assertEqual(self.execd.process.wait(WAIT), 0)
 
     def test_works_before_it_is_wanted(self):
         self.ours.recv(16)
         status, answer = self.execd.json("POST", "/internal/start", {"entrypoint": ["sleep", "1000"]})
         self.assertEqual(status, 200, answer)
 
-    def test_the_socket_is_not_inherited(self):
+    def test_neither_is_inherited(self):
         self.ours.recv(16)
         self.execd.json("POST", "/internal/start", {"entrypoint": ["sleep", "1000"]})
-        events = self.execd.run("readlink /proc/self/fd/* | grep -c socket")
+        events = self.execd.run("readlink /proc/self/fd/* | grep -c -e socket -e osb-hold")
         self.assertIn("0", [event.get("text") for event in events])
 
 

@@ -91,7 +91,8 @@ class Shapes(LauncherTest):
 
     def test_failures_go_to_who_asked(self):
         """Those of ordered slots do not make the pool rest, and its ready slots go on serving."""
-        self.assertTrue(eventually(lambda: len(self.our_processes()) == 2))
+        self.assertTrue(eventually(lambda: len(self.our_processes()) == 2 and
+                                   not any(map(self.is_launcher, self.children()))))
         os.rmdir(self.state + "/launcher/mount")
         for _ in range(7):
             answer = self.client.ask(CREATE, create_body(str(uuid.uuid4()), flags=READ_ONLY_ROOT))

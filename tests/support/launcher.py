@@ -47,6 +47,7 @@ PROBE = r"""
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,12 +90,14 @@ int main(int argc, char **argv)
     if (argc < 4 || strcmp(argv[1], "--pid1") || strcmp(argv[2], "--listen-fd") ||
         strcmp(argv[3], "3") || getpid() != 1)
         return 98;
-    int hold = -1;
+    int hold = -1, name = -1;
     for (int i = 4; i + 1 < argc && works < 8; i += 2) {
         int fd = atoi(argv[i + 1]);
         fcntl(fd, F_SETFD, FD_CLOEXEC);
         if (strcmp(argv[i], "--hold-fd") == 0)
             hold = fd;
+        else if (strcmp(argv[i], "--name-fd") == 0)
+            name = fd;
         else if (strcmp(argv[i], "--work-fd") == 0)
             work[works++] = fd;
         else if (strcmp(argv[i], "--idle-fd") != 0)
@@ -104,14 +107,15 @@ int main(int argc, char **argv)
     if (write(hold, "", 1) != 1)
         return 98;
     for (;;) {
-        /* Until it is wanted it waits for that, too. */
+        /* Until the launcher is gone it waits for that, too. */
         struct pollfd waiting[] = {{3, POLLIN, 0}, {hold, POLLIN, 0}};
         poll(waiting, 2, -1);
         if (waiting[1].revents != 0) {
-            char byte;
-            if (read(hold, &byte, 1) != 1)
+            struct stat st;
+            if (fstat(name, &st) < 0 || st.st_nlink < 2)
                 return 0;
             close(hold);
+            close(name);
             hold = -1;
         }
         if (waiting[0].revents == 0)

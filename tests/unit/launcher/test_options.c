@@ -38,6 +38,7 @@ static void test_defaults(void **state)
     assert_string_equal(options.execd, "/bin/execd");
     assert_int_equal(options.slots, 4);
     assert_int_equal(options.meter_s, 5);
+    assert_int_equal(options.make_s, 30);
     assert_true(options.quick_moves);
     assert_int_equal(options.server_uid, geteuid());
     assert_int_equal(options.fd, -1);
@@ -53,13 +54,15 @@ static void test_everything(void **state)
     assert_int_equal(parse(&options, &err, "--fd", "5", "--state", "/s", "--execd", "e",
                            "--server-uid", "64001", "--slots", "0", "--meter-seconds", "60",
                            "--cgroup-parent", "system.slice/x", "--log-format", "json",
-                           "--log-level", "warn", "--quick-moves", "no", NULL),
+                           "--log-level", "warn", "--quick-moves", "no", "--make-seconds", "7",
+                           NULL),
                      0);
     assert_false(options.quick_moves);
     assert_int_equal(options.fd, 5);
     assert_int_equal(options.server_uid, 64001);
     assert_int_equal(options.slots, 0);
     assert_int_equal(options.meter_s, 60);
+    assert_int_equal(options.make_s, 7);
     assert_string_equal(options.cgroup_parent, "system.slice/x");
     assert_int_equal(options.log_format, LOG_JSON);
     assert_int_equal(options.log_level, LOG_WARN);
@@ -80,6 +83,7 @@ static void test_refused(void **state)
     (void)state;
     refuse("--meter-seconds", "3601", "0 to 3600");
     refuse("--meter-seconds", "-1", "0 to 3600");
+    refuse("--make-seconds", "0", "1 to 3600");
     refuse("--image", "busybox", "NAME=DIR");
     refuse("--image", "busybox=srv", "absolute");
     refuse("--image", "host=/srv/x", "host");
