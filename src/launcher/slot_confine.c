@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <inttypes.h>
 #include <linux/capability.h>
 #include <linux/keyctl.h>
 #include <sched.h>
@@ -18,10 +17,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/id.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "launcher/image_host.h"
 #include "launcher/slot_process.h"
 
 #define OOM_SCORE_STEP 100 /* of 1000, which is all the memory there is */
@@ -45,34 +43,11 @@ static int set_limits(struct slot_context *slot)
     return cgroup_limit_new(&slot->plan.cgroups, slot->plan.cgroup, &none);
 }
 
-/* Into a file that is there and empty: no new inode, no copy-up, no truncation. Not blocking,
- * should it ever be something else after all. */
-static int fill_file(const char *path, const char *text)
-{
-    AUTO_CLOSE int fd = open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    return fd < 0 ? -errno : file_write_all(fd, text, strlen(text));
-}
-
-/* A name that tells sandboxes apart and nothing about them or how many there are. */
+/* The same in all: it tells nothing about them, and the image's /etc can have it already. */
 static int set_name(struct slot_context *slot)
 {
     (void)slot;
-    uint32_t number;
-    char name[24], text[256];
-    id_random(&number, sizeof(number));
-    snprintf(name, sizeof(name), "sandbox-%08" PRIx32, number);
-    if (sethostname(name, strlen(name)) < 0)
-        return -errno;
-    if (!slot->has_own_etc)
-        return 0;
-    snprintf(text, sizeof(text), "%s\n", name);
-    int r = fill_file("/etc/hostname", text);
-    if (r < 0)
-        return r;
-    snprintf(text, sizeof(text),
-             "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n",
-             name);
-    return fill_file("/etc/hosts", text);
+    return sethostname(IMAGE_HOST_NAME, sizeof(IMAGE_HOST_NAME) - 1) < 0 ? -errno : 0;
 }
 
 /* The mount, not the file system: nobody inside can change a mount of the initial namespace. */

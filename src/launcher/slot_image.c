@@ -46,48 +46,17 @@ static int make_disk(struct slot_context *slot)
     return MIN(slot->upper_fd, 0);
 }
 
-static int make_empty(int dir_fd, const char *path, mode_t mode, uid_t owner)
-{
-    AUTO_CLOSE int fd = openat(dir_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    return fd < 0 || fchown(fd, owner, owner) < 0 ? -errno : 0;
-}
-
-/* A directory of the sandbox's root. */
-static int make_theirs(struct slot_context *slot, const char *name)
-{
-    if (mkdirat(slot->upper_fd, name, 0755) < 0 ||
-        fchownat(slot->upper_fd, name, slot->base_id, slot->base_id, 0) < 0)
-        return -errno;
-    return 0;
-}
-
-/* What only the host image has: its root is a directory of the overlay. Files that get their
- * contents when the sandbox has a name exist from now on. */
-static int make_host_uppers(struct slot_context *slot)
-{
-    slot->has_own_etc = true;
-    int r = make_theirs(slot, "upper/" IMAGE_HOST_ROOT);
-    if (r == 0)
-        r = make_theirs(slot, "upper/" IMAGE_HOST_ROOT "/etc");
-    if (r == 0)
-        r = make_empty(slot->upper_fd, "upper/" IMAGE_HOST_ROOT "/etc/hostname", 0644,
-                       slot->base_id);
-    if (r == 0)
-        r = make_empty(slot->upper_fd, "upper/" IMAGE_HOST_ROOT "/etc/hosts", 0644, slot->base_id);
-    return r;
-}
-
-/* The upper directory belongs to the sandbox's root; what the overlay needs beside it to us. */
+/* The upper directory belongs to the sandbox's root; what the overlay needs beside it, and the file
+ * in which the launcher writes the record, to us. */
 static int make_uppers(struct slot_context *slot)
 {
-    int r = make_theirs(slot, "upper");
-    if (r == 0 && mkdirat(slot->upper_fd, "work", 0700) < 0)
-        r = -errno;
-    if (r == 0)
-        r = make_empty(slot->sandbox_fd, RECORD_NEW, 0600, 0);
-    if (r == 0 && slot_is_host(slot))
-        r = make_host_uppers(slot);
-    return r;
+    if (mkdirat(slot->upper_fd, "upper", 0755) < 0 ||
+        fchownat(slot->upper_fd, "upper", slot->base_id, slot->base_id, 0) < 0 ||
+        mkdirat(slot->upper_fd, "work", 0700) < 0)
+        return -errno;
+    AUTO_CLOSE int record =
+        openat(slot->sandbox_fd, RECORD_NEW, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return record < 0 ? -errno : 0;
 }
 
 /* Made in the slot's own network namespace, so that it tells nothing of the host's to whoever gets

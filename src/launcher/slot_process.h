@@ -90,9 +90,8 @@ struct slot_context {
     int root_fd;
     int work_fds[CGROUP_WORK_FDS_MAX]; /* with which execd's children join their group */
     unsigned work_count;
-    int image_fd;     /* a directory image's tree, in the air */
-    bool has_own_etc; /* /etc is a directory in which hostname and hosts are ours */
-    int score_fd;     /* /proc/self/oom_score_adj */
+    int image_fd; /* a directory image's tree, in the air */
+    int score_fd; /* /proc/self/oom_score_adj */
 };
 
 struct slot_step {

@@ -3,6 +3,7 @@
 
 Run as root:  OSB_BIN_DIR=build/bin python3 tests/integration/test_launcher_inside.py
 """
+import glob
 import os
 import re
 import shutil
@@ -41,9 +42,9 @@ class Inside(LauncherTest):
     def test_identity(self):
         self.assertEqual(self.says("id"), "uid=0(root) gid=0(root) groups=0(root)")
         self.assertEqual(self.says("cat /proc/self/uid_map").split()[::2], ["0", "65536"])
-        self.assertRegex(self.says("hostname"), r"^sandbox-[0-9a-f]{8}$")
-        self.assertEqual(self.says("cat /etc/hostname"), self.says("hostname"))
-        self.assertIn(self.says("hostname"), self.says("cat /etc/hosts"))
+        self.assertEqual(self.says("hostname"), "sandbox")
+        self.assertEqual(self.says("cat /etc/hostname"), "sandbox")
+        self.assertRegex(self.says("getent hosts sandbox"), r"^127\.0\.1\.1\s+sandbox$")
         self.assertEqual(self.says("ls -ld /usr/bin/env | cut -d' ' -f3,4"), "root root")
 
     def test_privileges(self):
@@ -128,6 +129,20 @@ class Inside(LauncherTest):
         self.assertEqual(inside(other, "ls /usr/bin/env")[1], 0)
         self.assertEqual(self.says("stat -c '%u %g' /tmp/a"), "1000 1000")
         self.assertIn("overlay", self.says("stat -f -c %T /"))
+
+    def test_nothing_is_made_in_advance(self):
+        """Not even a directory of the root: what the overlay's upper layer has is the sandbox's own doing."""
+        upper, = glob.glob(f"{self.state}/launcher/sandboxes/{self.sandbox}/**/upper", recursive=True)
+        self.assertEqual(os.listdir(upper), [])
+        self.assertEqual(self.says("stat -c '%U %G %a %n' / /etc /etc/hosts /etc/hostname"),
+                         "root root 755 /\nroot root 755 /etc\nroot root 644 /etc/hosts\n"
+                         "root root 644 /etc/hostname")
+        self.says("echo 127.0.2.1 other >> /etc/hosts; sed -i s/other/another/ /etc/hosts; mkdir /new")
+        self.assertRegex(self.says("getent hosts another; getent hosts sandbox"),
+                         r"^127\.0\.2\.1 +another\n127\.0\.1\.1 +sandbox$")
+        self.assertEqual(os.listdir(upper), [".root"])
+        _, other = self.client.create()
+        self.assertNotEqual(inside(other, "grep another /etc/hosts")[1], 0)
 
     def test_devices(self):
         self.says("echo x > /dev/null; head -c 4 /dev/urandom > /tmp/r; test -s /tmp/r")

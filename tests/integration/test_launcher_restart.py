@@ -229,7 +229,7 @@ class OtherWays(LauncherTest):
         said, status = inside(root + path, "id -u; ls /; hostname")
         self.assertEqual(status, 0, said)
         self.assertTrue(said.startswith("0\nbin\ndev\n"), said)
-        self.assertRegex(said, r"\nsandbox-[0-9a-f]{8}\n")
+        self.assertIn("\nsandbox\n", said)
 
 
 if __name__ == "__main__":
