@@ -25,9 +25,8 @@
 #define OOM_SCORE_STEP 100 /* of 1000, which is all the memory there is */
 #define OOM_SCORE_MAX  1000
 
-/* Where the last process_settle() puts what is left; execd is told about the first three and the
- * last. */
-enum { LISTEN_FD = 3, CONTROL_FD, IDLE_FD, EXECD_FD, USERNS_FD, SCORE_FD, WORK_FD };
+/* Behind what was there from the beginning. execd is told about the last. */
+enum { USERNS_FD = SLOT_MORE_FD, SCORE_FD, WORK_FD };
 
 /* What root may do inside: care for files and processes of its own range of ids, become other users
  * of it, chroot. Whatever concerns the machine, its devices or its network is not here. */
@@ -93,28 +92,18 @@ static int set_rlimits(struct slot_context *slot)
     return 0;
 }
 
-/* While it can be opened; see raise_score(). */
-static int open_score(struct slot_context *slot)
-{
-    slot->score_fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
-    return slot->score_fd < 0 ? -errno : 0;
-}
-
 static int close_files(struct slot_context *slot)
 {
-    int keep[WORK_FD - LISTEN_FD + CGROUP_WORK_FDS_MAX] = {slot->socket_fd, slot->control_fd,
-                                                           slot->idle_fd,   slot->execd_fd,
-                                                           slot->userns_fd, slot->score_fd};
-    unsigned count = WORK_FD - LISTEN_FD;
+    int keep[WORK_FD - SLOT_LISTEN_FD + CGROUP_WORK_FDS_MAX] = {slot->socket_fd, slot->control_fd,
+                                                                slot->idle_fd,   slot->execd_fd,
+                                                                slot->userns_fd, slot->score_fd};
+    unsigned count = WORK_FD - SLOT_LISTEN_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
         keep[count++] = slot->work_fds[i];
-    int r = process_settle(keep, count);
+    int r = process_keep(keep, count);
     if (r < 0)
         return r;
-    slot->socket_fd = LISTEN_FD;
-    slot->control_fd = CONTROL_FD;
-    slot->idle_fd = IDLE_FD;
-    slot->execd_fd = EXECD_FD;
+    slot->socket_fd = SLOT_LISTEN_FD;
     slot->userns_fd = USERNS_FD;
     slot->score_fd = SCORE_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
@@ -214,7 +203,6 @@ const struct slot_step slot_confine_steps[] = {
     {"make the root read-only", lock_root},
     {"open /dev/null", open_null},
     {"set the resource limits", set_rlimits},
-    {"open its out-of-memory score", open_score},
     {"close what a sandbox does not need", close_files},
     {"enter the user namespace", enter_user_namespace},
     {"become root of it", become_root},

@@ -10,9 +10,6 @@
 #include "launcher/idrange.h"
 #include "launcher/mounts.h"
 
-/* Where process_settle() puts what a slot keeps. */
-enum { CONTROL_FD = 3, EXECD_FD, IDLE_FD, LOCK_FD, CGROUP_FD };
-
 static int report(struct slot_context *slot, enum slot_report_kind kind, int sys, const char *step)
 {
     struct slot_report message = {.kind = kind, .flags = slot->flags, .sys = sys};
@@ -42,10 +39,10 @@ static int take_image(struct slot_context *slot)
 
 static int settle(struct slot_context *slot)
 {
-    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS + 1] = {
-        slot->plan.control_fd, slot->plan.state->execd_fd, slot->plan.state->idle_fd,
-        slot->plan.state->mount_fd};
-    unsigned count = CGROUP_FD - CONTROL_FD;
+    int keep[SLOT_MORE_FD - SLOT_LISTEN_FD + CGROUP_CONTROLLERS + 1] = {
+        slot->plan.state->mount_fd, slot->plan.control_fd, slot->plan.state->idle_fd,
+        slot->plan.state->execd_fd};
+    unsigned count = SLOT_MORE_FD - SLOT_LISTEN_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         keep[count++] = slot->plan.cgroups.items[i].fd;
     keep[count++] = slot->image_fd;
@@ -53,12 +50,12 @@ static int settle(struct slot_context *slot)
     if (r < 0)
         return r;
     if (slot->image_fd >= 0)
-        slot->image_fd = CONTROL_FD + (int)count - 1;
-    slot->control_fd = CONTROL_FD;
-    slot->execd_fd = EXECD_FD;
-    slot->idle_fd = IDLE_FD;
+        slot->image_fd = SLOT_LISTEN_FD + (int)count - 1;
+    slot->control_fd = SLOT_CONTROL_FD;
+    slot->execd_fd = SLOT_EXECD_FD;
+    slot->idle_fd = SLOT_IDLE_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
-        slot->plan.cgroups.items[i].fd = CGROUP_FD + (int)i;
+        slot->plan.cgroups.items[i].fd = SLOT_MORE_FD + (int)i;
     return 0;
 }
 
@@ -90,7 +87,7 @@ void slot_process_run(const struct slot_plan *plan)
         .plan = *plan,
         .base_id = idrange_base(plan->range),
         .control_fd = plan->control_fd,
-        .scratch_fd = -1,
+        .mount_fd = -1,
         .proc_fd = -1,
         .dev_fd = -1,
         .userns_fd = -1,
@@ -109,8 +106,9 @@ void slot_process_run(const struct slot_plan *plan)
         _exit(1);
     }
     run_steps(&slot, slot_base_steps);
-    run_steps(&slot, slot_kernel_steps);
     run_steps(&slot, slot_image_steps);
+    run_steps(&slot, slot_kernel_steps);
+    run_steps(&slot, slot_enter_steps);
     if (slot.flags != 0)
         report(&slot, SLOT_NOTED, 0, "");
     run_steps(&slot, slot_confine_steps);
