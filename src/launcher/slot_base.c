@@ -1,6 +1,7 @@
 /* What a slot does first: its groups and namespaces, and what it needs of them for the rest. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/securebits.h>
 #include <net/if.h>
 #include <sched.h>
@@ -12,13 +13,18 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "launcher/idrange.h"
 #include "launcher/mounts.h"
 #include "launcher/slot_process.h"
+
+#define OOM_SCORE_STEP 100 /* of 1000, which is all the memory there is */
+#define OOM_SCORE_MAX  1000
 
 static int join_cgroups(struct slot_context *slot)
 {
@@ -153,15 +159,53 @@ static int set_up_network(struct slot_context *slot)
     return r;
 }
 
-/* A launcher protected from the out-of-memory killer must not pass that on. The file stays open for
- * raise_score(), by when it could not be opened any more. */
-static int reset_oom_score(struct slot_context *slot)
+static int write_score(int fd, int score)
 {
-    slot->score_fd = openat(slot->proc_fd, "self/oom_score_adj", O_RDWR | O_CLOEXEC);
-    if (slot->score_fd < 0)
+    char text[16];
+    int length = snprintf(text, sizeof(text), "%d", score);
+    return pwrite(fd, text, (size_t)length, 0) < 0 ? -errno : 0;
+}
+
+static int read_score(int fd, int64_t *ret_score)
+{
+    char text[16] = "";
+    if (pread(fd, text, sizeof(text) - 1, 0) < 0)
         return -errno;
-    /* EACCES: it was higher, and stays so. */
-    return pwrite(slot->score_fd, "0", 1, 0) < 0 && errno != EACCES ? -errno : 0;
+    text[strcspn(text, "\n")] = '\0';
+    return str_to_i64(text, -OOM_SCORE_MAX, OOM_SCORE_MAX, ret_score);
+}
+
+/* What is written with this capability is a floor; without, execd can take it back. */
+static int write_score_without_floor(int fd, int score)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct all[2], fewer[2];
+    if (syscall(SYS_capget, &header, all) < 0)
+        return -errno;
+    memcpy(fewer, all, sizeof(fewer));
+    fewer[CAP_TO_INDEX(CAP_SYS_RESOURCE)].effective &= ~CAP_TO_MASK(CAP_SYS_RESOURCE);
+    if (syscall(SYS_capset, &header, fewer) < 0)
+        return -errno;
+    int r = write_score(fd, score);
+    return syscall(SYS_capset, &header, all) < 0 ? -errno : r;
+}
+
+/* A launcher protected from the out-of-memory killer must not pass that on. What runs in a sandbox
+ * goes before what runs beside it, and a command before the entrypoint, for which execd takes this
+ * back. Before a process shares our memory, make_user_namespace(): from then on the kernel looks at
+ * every process of the machine when a score is written. */
+static int set_oom_score(struct slot_context *slot)
+{
+    AUTO_CLOSE int fd = openat(slot->proc_fd, "self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int64_t score = 0;
+    int r = write_score(fd, 0);
+    if (r == -EACCES) /* it was higher, and stays so */
+        r = read_score(fd, &score);
+    if (r < 0)
+        return r;
+    return write_score_without_floor(fd, (int)MIN(score + OOM_SCORE_STEP, (int64_t)OOM_SCORE_MAX));
 }
 
 const struct slot_step slot_base_steps[] = {
@@ -170,7 +214,7 @@ const struct slot_step slot_base_steps[] = {
     {"make namespaces", make_namespaces},
     {"find the place for its mounts", open_mount_points},
     {"make /proc", make_proc},
-    {"reset the out-of-memory score", reset_oom_score},
+    {"set the out-of-memory score", set_oom_score},
     {"make a user namespace", make_user_namespace},
     {"set up the network", set_up_network},
     {NULL, NULL},

@@ -18,15 +18,11 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/str.h"
 #include "launcher/image_host.h"
 #include "launcher/slot_process.h"
 
-#define OOM_SCORE_STEP 100 /* of 1000, which is all the memory there is */
-#define OOM_SCORE_MAX  1000
-
 /* Behind what was there from the beginning. execd is told about the last. */
-enum { USERNS_FD = SLOT_MORE_FD, SCORE_FD, WORK_FD };
+enum { USERNS_FD = SLOT_MORE_FD, WORK_FD };
 
 /* What root may do inside: care for files and processes of its own range of ids, become other users
  * of it, chroot. Whatever concerns the machine, its devices or its network is not here. */
@@ -94,9 +90,8 @@ static int set_rlimits(struct slot_context *slot)
 
 static int close_files(struct slot_context *slot)
 {
-    int keep[WORK_FD - SLOT_LISTEN_FD + CGROUP_WORK_FDS_MAX] = {slot->socket_fd, slot->control_fd,
-                                                                slot->idle_fd,   slot->execd_fd,
-                                                                slot->userns_fd, slot->score_fd};
+    int keep[WORK_FD - SLOT_LISTEN_FD + CGROUP_WORK_FDS_MAX] = {
+        slot->socket_fd, slot->control_fd, slot->idle_fd, slot->execd_fd, slot->userns_fd};
     unsigned count = WORK_FD - SLOT_LISTEN_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
         keep[count++] = slot->work_fds[i];
@@ -105,7 +100,6 @@ static int close_files(struct slot_context *slot)
         return r;
     slot->socket_fd = SLOT_LISTEN_FD;
     slot->userns_fd = USERNS_FD;
-    slot->score_fd = SCORE_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
         slot->work_fds[i] = WORK_FD + (int)i;
     return 0;
@@ -158,22 +152,6 @@ static int drop_capabilities(struct slot_context *slot)
     return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }
 
-/* What runs in a sandbox goes before what runs beside it, and a command before the entrypoint, for
- * which execd takes this back. When the capabilities are gone, since what they set is a floor. */
-static int raise_score(struct slot_context *slot)
-{
-    char text[16] = "";
-    if (pread(slot->score_fd, text, sizeof(text) - 1, 0) < 0)
-        return -errno;
-    int64_t score = 0;
-    text[strcspn(text, "\n")] = '\0';
-    if (str_to_i64(text, -OOM_SCORE_MAX, OOM_SCORE_MAX, &score) < 0)
-        return -EINVAL;
-    int length = snprintf(text, sizeof(text), "%d",
-                          (int)MIN(score + OOM_SCORE_STEP, (int64_t)OOM_SCORE_MAX));
-    return pwrite(slot->score_fd, text, (size_t)length, 0) < 0 ? -errno : 0;
-}
-
 static int set_no_new_privileges(struct slot_context *slot)
 {
     (void)slot;
@@ -208,7 +186,6 @@ const struct slot_step slot_confine_steps[] = {
     {"become root of it", become_root},
     {"make a keyring", make_keyring},
     {"drop capabilities", drop_capabilities},
-    {"raise its out-of-memory score", raise_score},
     {"set no_new_privs", set_no_new_privileges},
     {"pass on what execd needs", pass_on_files},
     {"load the system call filter", load_filter},

@@ -96,7 +96,6 @@ void slot_process_run(const struct slot_plan *plan)
         .upper_fd = -1,
         .root_fd = -1,
         .image_fd = -1,
-        .score_fd = -1,
     };
     int r = take_image(&slot);
     if (r == 0)

@@ -91,7 +91,6 @@ struct slot_context {
     int work_fds[CGROUP_WORK_FDS_MAX]; /* with which execd's children join their group */
     unsigned work_count;
     int image_fd; /* a directory image's tree, in the air */
-    int score_fd; /* /proc/self/oom_score_adj */
 };
 
 /* The numbers of what a slot keeps from the launcher until it has become execd. LISTEN is the
