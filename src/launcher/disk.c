@@ -21,7 +21,6 @@
 #include "launcher/mounts.h"
 #include "launcher/process.h"
 
-#define MOUNT_POINT  "disk" /* on the scratch */
 #define PROJECT_MARK 0x80000000u
 /* In no header of the kernel's: */
 #define EXT4_RESIZE_FS _IOW('f', 16, uint64_t)
@@ -150,9 +149,7 @@ static int make_loop(const struct disks *disks, const struct disk_place *place, 
     AUTO_CLOSE int mount = disk_loop_mount(&device);
     if (mount < 0)
         return mount;
-    if (mkdirat(place->scratch_fd, MOUNT_POINT, 0700) < 0 && errno != EEXIST)
-        return -errno;
-    r = mounts_attach(mount, place->scratch_fd, MOUNT_POINT);
+    r = mounts_attach(mount, place->mount_fd, STATE_MOUNT_DISK);
     return r < 0 ? r : TAKE_FD(mount);
 }
 

@@ -66,7 +66,7 @@ uint64_t disk_shape_bytes(const struct disks *disks, uint64_t bytes);
 struct disk_place {
     const char *launcher_path;
     int sandbox_fd; /* the sandbox's directory, in the slot's mount namespace */
-    int scratch_fd; /* has room for a directory to mount on */
+    int mount_fd;   /* launcher/mount, likewise */
     unsigned range;
     uint64_t bytes; /* disk_shape_bytes() */
 };

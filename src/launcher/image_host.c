@@ -62,9 +62,9 @@ static const struct {
 } etc_files[] = {
     {"passwd", etc_passwd},
     {"group", etc_group},
-    {"hosts", "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
-    {"hostname", "sandbox\n"},
-    {"resolv.conf", "# This sandbox has no name servers.\n"},
+    {"hosts", IMAGE_HOST_HOSTS},
+    {"hostname", IMAGE_HOST_NAME "\n"},
+    {"resolv.conf", IMAGE_HOST_RESOLV},
     {"shells", "/bin/sh\n/bin/bash\n/usr/bin/sh\n/usr/bin/bash\n"},
     {"profile", "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
                 "if [ -d /etc/profile.d ]; then\n"

@@ -16,6 +16,13 @@
 #define IMAGE_HOST_LAYER IMAGE_HOST_DIR "/layer"
 #define IMAGE_HOST_ROOT  ".root" /* in the layer */
 
+/* What every sandbox is called, and the files of /etc that go with it, whatever its image. */
+#define IMAGE_HOST_NAME "sandbox"
+#define IMAGE_HOST_HOSTS                                                \
+    "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" \
+    "127.0.1.1\t" IMAGE_HOST_NAME "\n"
+#define IMAGE_HOST_RESOLV "# This sandbox has no name servers.\n"
+
 /* Build it anew below dir_fd from the tree at host_root ("/"; tests have another). The one before
  * must not be the lower directory of a living sandbox. ERR_UNSUPPORTED when the host keeps programs
  * outside of /usr. */

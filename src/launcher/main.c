@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "launcher/check.h"
 #include "launcher/launcher.h"
+#include "launcher/process.h"
 
 #define VERSION "0.1.0"
 
@@ -34,6 +35,7 @@ int main(int argc, char **argv)
         return 1;
     }
     signal(SIGPIPE, SIG_IGN);
+    process_note_signals();
     if (launcher_run(&options, &err) < 0) {
         log_error("%s", err.message);
         return 1;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/close_range.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
@@ -42,11 +43,27 @@ pid_t process_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
     return (pid_t)pid;
 }
 
+/* Signals that are not at their default, by our own doing or that of whoever started us. Until
+ * somebody looks: all of them. */
+static uint64_t altered_signals = UINT64_MAX; /* bit 0: signal 1 */
+
+void process_note_signals(void)
+{
+    struct sigaction action;
+    altered_signals = 0;
+    for (int number = 1; number < NSIG; number++) {
+        if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL)
+            altered_signals |= 1ull << (number - 1);
+    }
+}
+
 static void reset_signals(void)
 {
     struct sigaction action = {.sa_handler = SIG_DFL};
-    for (int number = 1; number < NSIG; number++)
-        sigaction(number, &action, NULL); /* SIGKILL and SIGSTOP refuse; they need nothing */
+    for (int number = 1; number < NSIG; number++) {
+        if (altered_signals >> (number - 1) & 1)
+            sigaction(number, &action, NULL); /* SIGKILL and SIGSTOP refuse; they need nothing */
+    }
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -55,28 +72,39 @@ static void reset_signals(void)
 #define FIRST_FD 3
 #define KEEP_MAX 16
 
-int process_settle(const int *keep, unsigned count)
+int process_keep(const int *keep, unsigned count)
 {
-    int high[KEEP_MAX];
+    int from[KEEP_MAX];
     if (count > KEEP_MAX)
         return -E2BIG;
-    reset_signals();
-    /* In two steps, since a descriptor to keep may sit on the number another one shall get. */
-    for (unsigned i = 0; i < count; i++) {
-        high[i] = keep[i] < 0 ? -1 : fcntl(keep[i], F_DUPFD_CLOEXEC, FIRST_FD + KEEP_MAX);
-        if (keep[i] >= 0 && high[i] < 0)
-            return -errno;
-    }
+    for (unsigned i = 0; i < count; i++)
+        from[i] = keep[i];
     for (unsigned i = 0; i < count; i++) {
         int target = FIRST_FD + (int)i;
-        if (high[i] < 0)
+        if (from[i] == target)
+            continue;
+        for (unsigned j = i + 1; j < count; j++) { /* what sits there may be wanted elsewhere */
+            if (from[j] != target)
+                continue;
+            from[j] = fcntl(target, F_DUPFD_CLOEXEC, FIRST_FD + (int)count);
+            if (from[j] < 0)
+                return -errno;
+        }
+        if (from[i] < 0)
             close(target);
-        else if (dup3(high[i], target, O_CLOEXEC) < 0)
+        else if (dup3(from[i], target, O_CLOEXEC) < 0)
             return -errno;
     }
-    if (close_range(FIRST_FD + count, ~0u, 0) < 0)
+    if (close_range(FIRST_FD + count, ~0u, 0) < 0 ||
+        close_range(FIRST_FD, ~0u, CLOSE_RANGE_CLOEXEC) < 0)
         return -errno;
     return 0;
+}
+
+int process_settle(const int *keep, unsigned count)
+{
+    reset_signals();
+    return process_keep(keep, count);
 }
 
 int process_open(pid_t pid, int *ret_pidfd)

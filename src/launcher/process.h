@@ -15,9 +15,16 @@
  * Returns the pid in the parent, 0 in the child, -errno. */
 pid_t process_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd);
 
-/* In a new child: default signal handling, and keep[i] becomes descriptor 3 + i (CLOEXEC, as all);
- * every other from 3 up is closed. keep[i] < 0 leaves number 3 + i closed. Returns 0 or -errno. */
+/* Descriptor keep[i] becomes 3 + i (CLOEXEC, as all); every other from 3 up is closed. keep[i] < 0
+ * leaves number 3 + i closed. Returns 0 or -errno. */
+int process_keep(const int *keep, unsigned count);
+
+/* In a new child: default signal handling, and process_keep(). */
 int process_settle(const int *keep, unsigned count);
+
+/* Remember which signals there are to reset, once the process has its own set up, so that a child
+ * need not ask for each. */
+void process_note_signals(void);
 
 int process_open(pid_t pid, int *ret_pidfd);      /* 0 or -errno; -ESRCH: no such process */
 int process_signal(int pidfd, int signal_number); /* 0 or -errno; -ESRCH: it has ended */

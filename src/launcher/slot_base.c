@@ -1,11 +1,7 @@
-/* What a slot does before anybody wants it: everything that is the same for every sandbox.
- *
- * The mounts are put together on a small tmpfs that only this process's mount namespace has. They
- * could be kept in the air until the sandbox's root exists, but then nothing could be mounted on
- * top of them (masks, /dev/pts) before kernel 6.15; one move_mount takes a whole tree over later.
- */
+/* What a slot does first: its groups and namespaces, and what it needs of them for the rest. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
@@ -14,14 +10,19 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "launcher/idrange.h"
 #include "launcher/mounts.h"
 #include "launcher/network.h"
 #include "launcher/slot_process.h"
+
+#define OOM_SCORE_STEP 100 /* of 1000, which is all the memory there is */
+#define OOM_SCORE_MAX  1000
 
 static int join_cgroups(struct slot_context *slot)
 {
@@ -56,44 +57,21 @@ static int make_namespaces(struct slot_context *slot)
     return 0;
 }
 
-int slot_make_dirs(int fd, const char *const *names, size_t count)
+/* By path: the launcher's own descriptor leads to its namespace, where nothing of ours can be
+ * mounted. */
+static int open_mount_points(struct slot_context *slot)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (mkdirat(fd, names[i], 0755) < 0)
-            return -errno;
-    }
-    return 0;
-}
-
-/* One tmpfs for everything that is made here, since a file system costs a sandbox more than all
- * that is in it: each has a shrinker, for which every memory control group of the machine keeps
- * room. Its size is that of /dev/shm; nobody can write to the other parts. */
-static int mount_scratch(struct slot_context *slot)
-{
-    static const struct mounts_option options[] = {
-        {"size", "64m"}, {"nr_inodes", "16384"}, {"mode", "0700"}, {NULL, NULL}};
-    static const char *const names[] = {"proc", "dev", "shm",   "sys",
-                                        "root", "usr", "lower", "overlay"};
     char path[PATH_MAX];
-    slot->scratch_fd = mounts_new("tmpfs", options, MOUNT_ATTR_NOSUID);
-    if (slot->scratch_fd < 0)
-        return slot->scratch_fd;
     snprintf(path, sizeof(path), "%s/mount", slot->plan.state->launcher_path);
-    int r = mounts_attach(slot->scratch_fd, AT_FDCWD, path);
-    if (r == 0)
-        r = slot_make_dirs(slot->scratch_fd, names, ARRAY_LEN(names));
-    if (r == 0 && (mkdirat(slot->scratch_fd, "empty", 0555) < 0 ||
-                   fchownat(slot->scratch_fd, "empty", slot->base_id, slot->base_id, 0) < 0))
-        r = -errno;
-    return r;
+    slot->mount_fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return slot->mount_fd < 0 ? -errno : 0;
 }
 
-static int mount_proc(struct slot_context *slot)
+/* In the air until there is a root to mount it in. */
+static int make_proc(struct slot_context *slot)
 {
     slot->proc_fd = mounts_new("proc", NULL, SLOT_SAFE_MOUNT);
-    if (slot->proc_fd < 0)
-        return slot->proc_fd;
-    return mounts_attach(slot->proc_fd, slot->scratch_fd, "proc");
+    return MIN(slot->proc_fd, 0);
 }
 
 static int write_proc(struct slot_context *slot, const char *path, const char *text)
@@ -129,31 +107,40 @@ static int stay_put(void *argument)
     return 0;
 }
 
-/* The kernel charges what it counts by user (inotify instances and watches, message queues, pending
- * signals) inside a namespace to its owner outside as well: owned by root, all sandboxes and the
- * host's root would share one allowance. So the owner is the sandbox's own first id. Capabilities
- * are kept over the change, because some kernels want one for making a user namespace. */
-static int clone_as_owner(struct slot_context *slot, char *stack_end, int *ret_pidfd)
+int slot_as_owner(struct slot_context *slot, int (*run)(struct slot_context *slot, void *argument),
+                  void *argument)
 {
     int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
     if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
         setegid(slot->base_id) < 0 || seteuid(slot->base_id) < 0)
         return -errno;
-    pid_t pid = clone(stay_put, stack_end, CLONE_NEWUSER | CLONE_VM | CLONE_PIDFD | SIGCHLD, NULL,
-                      ret_pidfd);
-    int r = pid < 0 ? -errno : pid;
+    int r = run(slot, argument);
     if (seteuid(0) < 0 || setegid(0) < 0 || prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
         _exit(1); /* never as somebody else */
-    return r;
+    int following = slot_follow_launcher(slot);
+    return r < 0 || following == 0 ? r : following;
+}
+
+static int clone_into_namespace(struct slot_context *slot, void *pidfd)
+{
+    static char stack[4096] __attribute__((aligned(16)));
+    (void)slot;
+    pid_t pid = clone(stay_put, stack + sizeof(stack),
+                      CLONE_NEWUSER | CLONE_VM | CLONE_PIDFD | SIGCHLD, NULL, pidfd);
+    return pid < 0 ? -errno : pid;
 }
 
 /* A namespace can be had only from a process that is in it, so one is born there and does nothing.
- * It shares our memory, since copying it would be most of the cost. */
+ * It shares our memory, since copying it would be most of the cost.
+ *
+ * The kernel charges what it counts by user (inotify instances and watches, message queues, pending
+ * signals) inside a namespace to its owner outside as well: owned by root, all sandboxes and the
+ * host's root would share one allowance. So the owner is the sandbox's own first id. Capabilities
+ * are kept over the change, because some kernels want one for making a user namespace. */
 static int make_user_namespace(struct slot_context *slot)
 {
-    static char stack[4096] __attribute__((aligned(16)));
     AUTO_CLOSE int pidfd = -1;
-    pid_t pid = clone_as_owner(slot, stack + sizeof(stack), &pidfd);
+    pid_t pid = slot_as_owner(slot, clone_into_namespace, &pidfd);
     if (pid < 0)
         return pid;
     int r = open_user_namespace(slot, pid);
@@ -182,20 +169,62 @@ static int set_up_network(struct slot_context *slot)
     return r;
 }
 
-/* A launcher protected from the out-of-memory killer must not pass that on. */
-static int reset_oom_score(struct slot_context *slot)
+static int write_score(int fd, int score)
 {
-    int r = write_proc(slot, "self/oom_score_adj", "0");
-    return r == -EACCES ? 0 : r; /* it was higher: stays so */
+    char text[16];
+    int length = snprintf(text, sizeof(text), "%d", score);
+    return pwrite(fd, text, (size_t)length, 0) < 0 ? -errno : 0;
+}
+
+static int read_score(int fd, int64_t *ret_score)
+{
+    char text[16] = "";
+    if (pread(fd, text, sizeof(text) - 1, 0) < 0)
+        return -errno;
+    text[strcspn(text, "\n")] = '\0';
+    return str_to_i64(text, -OOM_SCORE_MAX, OOM_SCORE_MAX, ret_score);
+}
+
+/* What is written with this capability is a floor; without, execd can take it back. */
+static int write_score_without_floor(int fd, int score)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct all[2], fewer[2];
+    if (syscall(SYS_capget, &header, all) < 0)
+        return -errno;
+    memcpy(fewer, all, sizeof(fewer));
+    fewer[CAP_TO_INDEX(CAP_SYS_RESOURCE)].effective &= ~CAP_TO_MASK(CAP_SYS_RESOURCE);
+    if (syscall(SYS_capset, &header, fewer) < 0)
+        return -errno;
+    int r = write_score(fd, score);
+    return syscall(SYS_capset, &header, all) < 0 ? -errno : r;
+}
+
+/* A launcher protected from the out-of-memory killer must not pass that on. What runs in a sandbox
+ * goes before what runs beside it, and a command before the entrypoint, for which execd takes this
+ * back. Before a process shares our memory, make_user_namespace(): from then on the kernel looks at
+ * every process of the machine when a score is written. */
+static int set_oom_score(struct slot_context *slot)
+{
+    AUTO_CLOSE int fd = openat(slot->proc_fd, "self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int64_t score = 0;
+    int r = write_score(fd, 0);
+    if (r == -EACCES) /* it was higher, and stays so */
+        r = read_score(fd, &score);
+    if (r < 0)
+        return r;
+    return write_score_without_floor(fd, (int)MIN(score + OOM_SCORE_STEP, (int64_t)OOM_SCORE_MAX));
 }
 
 const struct slot_step slot_base_steps[] = {
     {"join its control groups", join_cgroups},
     {"make a cgroup namespace", make_cgroup_namespace},
     {"make namespaces", make_namespaces},
-    {"mount a scratch file system", mount_scratch},
-    {"mount /proc", mount_proc},
-    {"reset the out-of-memory score", reset_oom_score},
+    {"find the place for its mounts", open_mount_points},
+    {"make /proc", make_proc},
+    {"set the out-of-memory score", set_oom_score},
     {"make a user namespace", make_user_namespace},
     {"set up the network", set_up_network},
     {NULL, NULL},

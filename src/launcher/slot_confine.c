@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <inttypes.h>
 #include <linux/capability.h>
 #include <linux/keyctl.h>
 #include <sched.h>
@@ -18,18 +17,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/id.h"
 #include "base/mem.h"
-#include "base/str.h"
+#include "launcher/image_host.h"
 #include "launcher/slot_process.h"
 
-#define OOM_SCORE_STEP 100 /* of 1000, which is all the memory there is */
-#define OOM_SCORE_MAX  1000
-
-/* Where the last process_settle() puts what is left; execd is told about the first four and the
- * last. */
-enum { LISTEN_FD = 3, CONTROL_FD, IDLE_FD, NAME_FD, EXECD_FD, USERNS_FD, SCORE_FD, WORK_FD };
+/* Behind what was there from the beginning. execd is told about the last. */
+enum { USERNS_FD = SLOT_MORE_FD, WORK_FD };
 
 /* What root may do inside: care for files and processes of its own range of ids, become other users
  * of it, chroot. Whatever concerns the machine, its devices or its network is not here. */
@@ -45,34 +38,11 @@ static int set_limits(struct slot_context *slot)
     return cgroup_limit_new(&slot->plan.cgroups, slot->plan.cgroup, &none);
 }
 
-/* Into a file that is there and empty: no new inode, no copy-up, no truncation. Not blocking,
- * should it ever be something else after all. */
-static int fill_file(const char *path, const char *text)
-{
-    AUTO_CLOSE int fd = open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    return fd < 0 ? -errno : file_write_all(fd, text, strlen(text));
-}
-
-/* A name that tells sandboxes apart and nothing about them or how many there are. */
+/* The same in all: it tells nothing about them, and the image's /etc can have it already. */
 static int set_name(struct slot_context *slot)
 {
     (void)slot;
-    uint32_t number;
-    char name[24], text[256];
-    id_random(&number, sizeof(number));
-    snprintf(name, sizeof(name), "sandbox-%08" PRIx32, number);
-    if (sethostname(name, strlen(name)) < 0)
-        return -errno;
-    if (!slot->has_own_etc)
-        return 0;
-    snprintf(text, sizeof(text), "%s\n", name);
-    int r = fill_file("/etc/hostname", text);
-    if (r < 0)
-        return r;
-    snprintf(text, sizeof(text),
-             "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n",
-             name);
-    return fill_file("/etc/hosts", text);
+    return sethostname(IMAGE_HOST_NAME, sizeof(IMAGE_HOST_NAME) - 1) < 0 ? -errno : 0;
 }
 
 /* The mount, not the file system: nobody inside can change a mount of the initial namespace. */
@@ -118,31 +88,20 @@ static int set_rlimits(struct slot_context *slot)
     return 0;
 }
 
-/* While it can be opened; see raise_score(). */
-static int open_score(struct slot_context *slot)
-{
-    slot->score_fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
-    return slot->score_fd < 0 ? -errno : 0;
-}
-
 static int close_files(struct slot_context *slot)
 {
-    int keep[WORK_FD - LISTEN_FD + CGROUP_WORK_FDS_MAX] = {
-        slot->socket_fd, slot->control_fd, slot->idle_fd, slot->name_fd,
-        slot->execd_fd,  slot->userns_fd,  slot->score_fd};
-    unsigned count = WORK_FD - LISTEN_FD;
+    int keep[WORK_FD - SLOT_LISTEN_FD + CGROUP_WORK_FDS_MAX] = {slot->socket_fd, slot->control_fd,
+                                                                slot->idle_fd,   slot->name_fd,
+                                                                slot->execd_fd,  slot->userns_fd};
+    unsigned count = WORK_FD - SLOT_LISTEN_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
         keep[count++] = slot->work_fds[i];
-    int r = process_settle(keep, count);
+    int r = process_keep(keep, count);
     if (r < 0)
         return r;
-    slot->socket_fd = LISTEN_FD;
-    slot->control_fd = CONTROL_FD;
-    slot->idle_fd = IDLE_FD;
-    slot->name_fd = NAME_FD;
-    slot->execd_fd = EXECD_FD;
+    slot->socket_fd = SLOT_LISTEN_FD;
+    slot->name_fd = SLOT_NAME_FD;
     slot->userns_fd = USERNS_FD;
-    slot->score_fd = SCORE_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
         slot->work_fds[i] = WORK_FD + (int)i;
     return 0;
@@ -195,22 +154,6 @@ static int drop_capabilities(struct slot_context *slot)
     return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }
 
-/* What runs in a sandbox goes before what runs beside it, and a command before the entrypoint, for
- * which execd takes this back. When the capabilities are gone, since what they set is a floor. */
-static int raise_score(struct slot_context *slot)
-{
-    char text[16] = "";
-    if (pread(slot->score_fd, text, sizeof(text) - 1, 0) < 0)
-        return -errno;
-    int64_t score = 0;
-    text[strcspn(text, "\n")] = '\0';
-    if (str_to_i64(text, -OOM_SCORE_MAX, OOM_SCORE_MAX, &score) < 0)
-        return -EINVAL;
-    int length = snprintf(text, sizeof(text), "%d",
-                          (int)MIN(score + OOM_SCORE_STEP, (int64_t)OOM_SCORE_MAX));
-    return pwrite(slot->score_fd, text, (size_t)length, 0) < 0 ? -errno : 0;
-}
-
 static int set_no_new_privileges(struct slot_context *slot)
 {
     (void)slot;
@@ -240,13 +183,11 @@ const struct slot_step slot_confine_steps[] = {
     {"make the root read-only", lock_root},
     {"open /dev/null", open_null},
     {"set the resource limits", set_rlimits},
-    {"open its out-of-memory score", open_score},
     {"close what a sandbox does not need", close_files},
     {"enter the user namespace", enter_user_namespace},
     {"become root of it", become_root},
     {"make a keyring", make_keyring},
     {"drop capabilities", drop_capabilities},
-    {"raise its out-of-memory score", raise_score},
     {"set no_new_privs", set_no_new_privileges},
     {"pass on what execd needs", pass_on_files},
     {"load the system call filter", load_filter},

@@ -38,7 +38,7 @@ static int make_disk(struct slot_context *slot)
     const struct disk_place place = {
         .launcher_path = slot->plan.state->launcher_path,
         .sandbox_fd = slot->sandbox_fd,
-        .scratch_fd = slot->scratch_fd,
+        .mount_fd = slot->mount_fd,
         .range = slot->plan.range,
         .bytes = slot->plan.shape->disk_bytes,
     };
@@ -46,48 +46,17 @@ static int make_disk(struct slot_context *slot)
     return MIN(slot->upper_fd, 0);
 }
 
-static int make_empty(int dir_fd, const char *path, mode_t mode, uid_t owner)
-{
-    AUTO_CLOSE int fd = openat(dir_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    return fd < 0 || fchown(fd, owner, owner) < 0 ? -errno : 0;
-}
-
-/* A directory of the sandbox's root. */
-static int make_theirs(struct slot_context *slot, const char *name)
-{
-    if (mkdirat(slot->upper_fd, name, 0755) < 0 ||
-        fchownat(slot->upper_fd, name, slot->base_id, slot->base_id, 0) < 0)
-        return -errno;
-    return 0;
-}
-
-/* What only the host image has: its root is a directory of the overlay. Files that get their
- * contents when the sandbox has a name exist from now on. */
-static int make_host_uppers(struct slot_context *slot)
-{
-    slot->has_own_etc = true;
-    int r = make_theirs(slot, "upper/" IMAGE_HOST_ROOT);
-    if (r == 0)
-        r = make_theirs(slot, "upper/" IMAGE_HOST_ROOT "/etc");
-    if (r == 0)
-        r = make_empty(slot->upper_fd, "upper/" IMAGE_HOST_ROOT "/etc/hostname", 0644,
-                       slot->base_id);
-    if (r == 0)
-        r = make_empty(slot->upper_fd, "upper/" IMAGE_HOST_ROOT "/etc/hosts", 0644, slot->base_id);
-    return r;
-}
-
-/* The upper directory belongs to the sandbox's root; what the overlay needs beside it to us. */
+/* The upper directory belongs to the sandbox's root; what the overlay needs beside it, and the file
+ * in which the launcher writes the record, to us. */
 static int make_uppers(struct slot_context *slot)
 {
-    int r = make_theirs(slot, "upper");
-    if (r == 0 && mkdirat(slot->upper_fd, "work", 0700) < 0)
-        r = -errno;
-    if (r == 0)
-        r = make_empty(slot->sandbox_fd, RECORD_NEW, 0600, 0);
-    if (r == 0 && slot_is_host(slot))
-        r = make_host_uppers(slot);
-    return r;
+    if (mkdirat(slot->upper_fd, "upper", 0755) < 0 ||
+        fchownat(slot->upper_fd, "upper", slot->base_id, slot->base_id, 0) < 0 ||
+        mkdirat(slot->upper_fd, "work", 0700) < 0)
+        return -errno;
+    AUTO_CLOSE int record =
+        openat(slot->sandbox_fd, RECORD_NEW, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return record < 0 ? -errno : 0;
 }
 
 /* Made in the slot's own network namespace, so that it tells nothing of the host's to whoever gets
@@ -111,7 +80,7 @@ static int make_socket(struct slot_context *slot)
 }
 
 /* A read-only layer as the sandbox's ids see it: files of root there belong to root inside.
- * Attached to the scratch, since overlayfs takes no layer from the air before kernel 6.15. Returns
+ * Attached, since overlayfs takes no layer from the air before kernel 6.15. Returns
  * its fd. */
 static int attach_layer(struct slot_context *slot, const char *source, const char *name)
 {
@@ -122,7 +91,7 @@ static int attach_layer(struct slot_context *slot, const char *source, const cha
     }
     if (fd < 0)
         return fd;
-    int r = mounts_attach(fd, slot->scratch_fd, name);
+    int r = mounts_attach(fd, slot->mount_fd, name);
     return r < 0 ? r : TAKE_FD(fd);
 }
 
@@ -156,7 +125,7 @@ static int attach_image(struct slot_context *slot)
         r = mounts_restrict(slot->image_fd, LOWER_MOUNT, -1);
     }
     if (r == 0)
-        r = mounts_attach(slot->image_fd, slot->scratch_fd, "lower");
+        r = mounts_attach(slot->image_fd, slot->mount_fd, STATE_MOUNT_LOWER);
     if (r < 0)
         return r;
     AUTO_CLOSE int upper = openat(slot->upper_fd, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -174,7 +143,7 @@ static int mount_image(struct slot_context *slot)
     slot->root_fd = mount_overlay(slot, lowers);
     if (slot->root_fd < 0)
         return slot->root_fd;
-    return mounts_attach(slot->root_fd, slot->scratch_fd, "root");
+    return mounts_attach(slot->root_fd, slot->mount_fd, STATE_MOUNT_ROOT);
 }
 
 /* The overlay, and where its root directory is in it; see image_host.h. */
@@ -182,13 +151,13 @@ static int mount_host_overlay(struct slot_context *slot)
 {
     char source[PATH_MAX], lowers[64];
     snprintf(source, sizeof(source), "%s/" IMAGE_HOST_LAYER, slot->plan.state->launcher_path);
-    AUTO_CLOSE int layer = attach_layer(slot, source, "lower");
-    AUTO_CLOSE int usr = attach_layer(slot, "/usr", "usr");
+    AUTO_CLOSE int layer = attach_layer(slot, source, STATE_MOUNT_LOWER);
+    AUTO_CLOSE int usr = attach_layer(slot, "/usr", STATE_MOUNT_USR);
     if (layer < 0 || usr < 0)
         return MIN(layer, usr);
     snprintf(lowers, sizeof(lowers), "/proc/self/fd/%d:/proc/self/fd/%d", layer, usr);
     AUTO_CLOSE int overlay = mount_overlay(slot, lowers);
-    return overlay < 0 ? overlay : mounts_attach(overlay, slot->scratch_fd, "overlay");
+    return overlay < 0 ? overlay : mounts_attach(overlay, slot->mount_fd, STATE_MOUNT_OVERLAY);
 }
 
 static int mount_host(struct slot_context *slot)
@@ -197,32 +166,16 @@ static int mount_host(struct slot_context *slot)
     if (r < 0)
         return r;
     slot->root_fd =
-        mounts_clone(slot->scratch_fd, "overlay/" IMAGE_HOST_ROOT, MOUNT_ATTR_NODEV, -1);
+        mounts_clone(slot->mount_fd, STATE_MOUNT_OVERLAY "/" IMAGE_HOST_ROOT, MOUNT_ATTR_NODEV, -1);
     if (slot->root_fd < 0)
         return slot->root_fd;
-    r = mounts_attach(slot->root_fd, slot->scratch_fd, "root");
-    if (r == 0)
-        r = mounts_move(slot->scratch_fd, "overlay", slot->root_fd, "usr");
-    if (r < 0)
-        return r;
-    /* In /usr it would be a second way to everything. */
-    AUTO_CLOSE int empty =
-        mounts_clone(slot->scratch_fd, "empty", SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
-    return empty < 0 ? empty : mounts_attach(empty, slot->root_fd, "usr/" IMAGE_HOST_ROOT);
+    r = mounts_attach(slot->root_fd, slot->mount_fd, STATE_MOUNT_ROOT);
+    return r < 0 ? r : mounts_move(slot->mount_fd, STATE_MOUNT_OVERLAY, slot->root_fd, "usr");
 }
 
 static int mount_root(struct slot_context *slot)
 {
     return slot_is_host(slot) ? mount_host(slot) : mount_image(slot);
-}
-
-static int move_kernel_mounts(struct slot_context *slot)
-{
-    static const char *const names[] = {"proc", "dev", "sys"};
-    int r = 0;
-    for (size_t i = 0; i < ARRAY_LEN(names) && r == 0; i++)
-        r = mounts_move(slot->scratch_fd, names[i], slot->root_fd, names[i]);
-    return r;
 }
 
 /* pivot_root(".", ".") puts the old root on top of the new one, from where it is taken away with
@@ -241,7 +194,10 @@ const struct slot_step slot_image_steps[] = {
     {"make the upper directories", make_uppers},
     {"make the socket", make_socket},
     {"mount the image", mount_root},
-    {"move /proc, /dev and /sys", move_kernel_mounts},
+    {NULL, NULL},
+};
+
+const struct slot_step slot_enter_steps[] = {
     {"mount file systems in memory", slot_mount_memory},
     {"enter the root directory", pivot},
     {NULL, NULL},

@@ -1,5 +1,11 @@
-/* The steps that make what the kernel provides in every sandbox: /dev, /sys and covers on /proc.
- * Why they are put together on a scratch tmpfs is told in slot_base.c. */
+/* The steps that make what the kernel provides in every sandbox: /proc, /dev, /sys.
+ *
+ * One tmpfs holds all that is made here, since a file system costs a sandbox more than all that is
+ * in it: each has a shrinker, for which every memory control group of the machine keeps room. It is
+ * /dev itself. Two of its directories get something mounted on them, and what they hold themselves
+ * can then be seen only where it is shown: /sys, and the empty directory that covers things. None
+ * of it is shared between sandboxes, not even a directory that all could only read: a lock one of
+ * them takes on it would be seen by the others. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,12 +16,21 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "launcher/image_host.h"
 #include "launcher/mounts.h"
 #include "launcher/slot_process.h"
 
-#define TTY_GID 5 /* of the images' tty group */
+#define TTY_GID   5        /* of the images' tty group */
+#define SYS_DIR   "pts"    /* of /dev, below the terminals: becomes /sys */
+#define EMPTY_DIR "mqueue" /* of /dev, below the message queues */
 
-static int make_devices(struct slot_context *slot)
+static int attach_proc(struct slot_context *slot)
+{
+    return mounts_attach(slot->proc_fd, slot->root_fd, "proc");
+}
+
+/* As the sandbox's root, see slot_as_owner(). */
+static int make_devices(struct slot_context *slot, void *argument)
 {
     static const struct {
         const char *name;
@@ -29,43 +44,46 @@ static int make_devices(struct slot_context *slot)
                  {"stdout", "/proc/self/fd/1"},
                  {"stderr", "/proc/self/fd/2"},
                  {"ptmx", "pts/ptmx"}};
-    static const char *const dirs[] = {"pts", "shm", "mqueue"};
-    uid_t owner = slot->base_id;
+    (void)argument;
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++) {
-        if (mknodat(slot->dev_fd, nodes[i].name, S_IFCHR | 0666,
-                    makedev(nodes[i].major, nodes[i].minor)) < 0 ||
-            fchownat(slot->dev_fd, nodes[i].name, owner, owner, 0) < 0)
+        dev_t device = makedev(nodes[i].major, nodes[i].minor);
+        if (mknodat(slot->dev_fd, nodes[i].name, S_IFCHR | 0666, device) < 0)
             return -errno;
     }
     for (size_t i = 0; i < ARRAY_LEN(links); i++) {
-        if (symlinkat(links[i].target, slot->dev_fd, links[i].name) < 0 ||
-            fchownat(slot->dev_fd, links[i].name, owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
+        if (symlinkat(links[i].target, slot->dev_fd, links[i].name) < 0)
             return -errno;
     }
-    return slot_make_dirs(slot->dev_fd, dirs, ARRAY_LEN(dirs));
+    if (mkdirat(slot->dev_fd, "shm", 01777) < 0 || mkdirat(slot->dev_fd, EMPTY_DIR, 0555) < 0)
+        return -errno;
+    return 0;
 }
 
-/* A directory of the scratch becomes a mount of its own with its own attributes, in place. Returns
- * its fd. */
-static int split_off(struct slot_context *slot, const char *name, int to_fd, const char *to,
-                     uint64_t attributes)
-{
-    AUTO_CLOSE int fd = mounts_clone(slot->scratch_fd, name, attributes, -1);
-    if (fd < 0)
-        return fd;
-    int r = mounts_attach(fd, to_fd, to);
-    return r < 0 ? r : TAKE_FD(fd);
-}
-
+/* As large as /dev/shm may be; the rest of it is small. */
 static int mount_dev(struct slot_context *slot)
 {
-    slot->dev_fd =
-        split_off(slot, "dev", slot->scratch_fd, "dev", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    char owner[16];
+    snprintf(owner, sizeof(owner), "%u", slot->base_id);
+    const struct mounts_option options[] = {{"size", "64m"},  {"nr_inodes", "16384"},
+                                            {"mode", "0755"}, {"uid", owner},
+                                            {"gid", owner},   {NULL, NULL}};
+    slot->dev_fd = mounts_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     if (slot->dev_fd < 0)
         return slot->dev_fd;
-    if (fchownat(slot->dev_fd, "", slot->base_id, slot->base_id, AT_EMPTY_PATH) < 0)
+    int r = mounts_attach(slot->dev_fd, slot->root_fd, "dev");
+    return r < 0 ? r : slot_as_owner(slot, make_devices, NULL);
+}
+
+/* A mount of its own, as programs expect, with its own attributes. */
+static int mount_shm(struct slot_context *slot)
+{
+    struct mount_attr change = {.attr_set = MOUNT_ATTR_NODEV, .attr_clr = MOUNT_ATTR_NOEXEC};
+    AUTO_CLOSE int fd = mounts_take(slot->dev_fd, "shm");
+    if (fd < 0)
+        return fd;
+    if (mount_setattr(fd, "", AT_EMPTY_PATH, &change, sizeof(change)) < 0)
         return -errno;
-    return make_devices(slot);
+    return mounts_attach(fd, slot->dev_fd, "shm");
 }
 
 static int mount_below(int dir_fd, const char *path, const char *type,
@@ -75,51 +93,37 @@ static int mount_below(int dir_fd, const char *path, const char *type,
     return fd < 0 ? fd : mounts_attach(fd, dir_fd, path);
 }
 
-static int mount_dev_parts(struct slot_context *slot)
+/* A directory of the host's /sys, read-only at the same place in the sandbox's. */
+static int show(struct slot_context *slot, const char *path, const char *place)
 {
-    char tty[16];
-    snprintf(tty, sizeof(tty), "%u", slot->base_id + TTY_GID);
-    const struct mounts_option pts[] = {
-        {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", tty}, {NULL, NULL}};
-    if (fchownat(slot->scratch_fd, "shm", slot->base_id, slot->base_id, 0) < 0 ||
-        fchmodat(slot->scratch_fd, "shm", 01777, 0) < 0)
-        return -errno;
-    AUTO_CLOSE int shm =
-        split_off(slot, "shm", slot->dev_fd, "shm", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    if (shm < 0)
-        return shm;
-    int r = mount_below(slot->dev_fd, "pts", "devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-    if (r == 0)
-        r = mount_below(slot->dev_fd, "mqueue", "mqueue", NULL, SLOT_SAFE_MOUNT);
-    return r;
+    AUTO_CLOSE int fd = mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
+    return fd < 0 ? fd : mounts_attach(fd, slot->root_fd, place);
 }
 
-static int show_group(const char *path, int cgroup_fd, const char *name)
+static int show_controller(struct slot_context *slot, const char *path, const char *name)
 {
-    AUTO_CLOSE int group = mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
-    if (group < 0)
-        return group;
-    if (mkdirat(cgroup_fd, name, 0755) < 0)
+    char place[64];
+    snprintf(place, sizeof(place), SYS_DIR "/fs/cgroup/%s", name);
+    if (mkdirat(slot->dev_fd, place, 0755) < 0)
         return -errno;
-    return mounts_attach(group, cgroup_fd, name);
+    snprintf(place, sizeof(place), "sys/fs/cgroup/%s", name);
+    return show(slot, path, place);
 }
 
-/* The sandbox's own groups, read-only: runtimes size their heaps and pools by them. */
-static int show_cgroups(struct slot_context *slot, int cgroup_fd)
+/* The sandbox's own groups: runtimes size their heaps and pools by them. */
+static int show_cgroups(struct slot_context *slot)
 {
     const struct cgroups *groups = &slot->plan.cgroups;
     char path[PATH_MAX];
     if (groups->v2) {
         snprintf(path, sizeof(path), "%s/%s/work", groups->items[0].path, slot->plan.cgroup);
-        AUTO_CLOSE int group =
-            mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
-        return group < 0 ? group : mounts_attach(group, slot->scratch_fd, "sys/fs/cgroup");
+        return show(slot, path, "sys/fs/cgroup");
     }
-    int r = groups->cpuset != NULL ? show_group(groups->cpuset, cgroup_fd, "cpuset") : 0;
+    int r = groups->cpuset != NULL ? show_controller(slot, groups->cpuset, "cpuset") : 0;
     for (unsigned i = 0; i < groups->count && r == 0; i++) {
         snprintf(path, sizeof(path), "%s/%s", groups->items[i].path, slot->plan.cgroup);
         if (groups->items[i].inside != NULL)
-            r = show_group(path, cgroup_fd, groups->items[i].inside);
+            r = show_controller(slot, path, groups->items[i].inside);
     }
     return r;
 }
@@ -129,81 +133,108 @@ static int show_cgroups(struct slot_context *slot, int cgroup_fd)
  * that is none of a sandbox's business. */
 static int show_machine(struct slot_context *slot)
 {
-    static const char *const parts[] = {"devices/system", "kernel/mm"};
-    char path[64];
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        snprintf(path, sizeof(path), "/sys/%s", parts[i]);
-        AUTO_CLOSE int fd = mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
-        if (fd == -ENOENT)
-            continue; /* a machine without /sys has nothing to show */
+    static const char *const paths[] = {"/sys/devices/system", "/sys/kernel/mm"};
+    int r = 0;
+    for (size_t i = 0; i < ARRAY_LEN(paths) && r == 0; i++) {
+        r = show(slot, paths[i], paths[i] + 1);
+        if (r == -ENOENT)
+            r = 0; /* a machine without /sys has nothing to show */
+    }
+    return r;
+}
+
+static int mount_sys(struct slot_context *slot)
+{
+    static const char *const dirs[] = {
+        SYS_DIR,
+        SYS_DIR "/devices",
+        SYS_DIR "/devices/system",
+        SYS_DIR "/kernel",
+        SYS_DIR "/kernel/mm",
+        SYS_DIR "/fs",
+        SYS_DIR "/fs/cgroup",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
+        if (mkdirat(slot->dev_fd, dirs[i], 0755) < 0)
+            return -errno;
+    }
+    AUTO_CLOSE int fd =
+        mounts_clone(slot->dev_fd, SYS_DIR, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
+    int r = fd < 0 ? fd : mounts_attach(fd, slot->root_fd, "sys");
+    if (r == 0)
+        r = show_machine(slot);
+    if (r == 0)
+        r = show_cgroups(slot);
+    return r;
+}
+
+/* Put `source`, a name in /dev, over each of the targets. One this kernel does not have is no loss,
+ * and leaves the clone for the next. */
+static int cover(struct slot_context *slot, const char *source, uint64_t attributes,
+                 const char *const *targets, size_t count)
+{
+    AUTO_CLOSE int fd = -1;
+    for (size_t i = 0; i < count; i++) {
         if (fd < 0)
-            return fd;
-        int r = mounts_attach(fd, slot->scratch_fd, path + 1);
-        if (r < 0)
+            fd = mounts_clone(slot->dev_fd, source, attributes, -1);
+        int r = fd < 0 ? fd : mounts_attach(fd, slot->root_fd, targets[i]);
+        if (r < 0 && (fd < 0 || r != -ENOENT))
             return r;
+        if (r == 0)
+            fd = fd_close(fd);
     }
     return 0;
 }
 
-/* Read-only when the directories for its parts exist. */
-static int mount_sys(struct slot_context *slot)
+static int make_read_only(struct slot_context *slot, const char *name)
 {
-    static const char *const dirs[] = {"devices", "devices/system", "kernel", "kernel/mm",
-                                       "fs",      "fs/cgroup"};
-    AUTO_CLOSE int fd = split_off(slot, "sys", slot->scratch_fd, "sys", SLOT_SAFE_MOUNT);
-    if (fd < 0)
-        return fd;
-    int r = slot_make_dirs(fd, dirs, ARRAY_LEN(dirs));
-    if (r == 0)
-        r = show_machine(slot);
-    AUTO_CLOSE int groups = openat(fd, "fs/cgroup", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (r == 0 && groups < 0)
-        r = -errno;
-    if (r == 0)
-        r = show_cgroups(slot, groups);
-    struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
-    if (r == 0 && mount_setattr(fd, "", AT_EMPTY_PATH, &read_only, sizeof(read_only)) < 0)
-        r = -errno;
-    return r;
-}
-
-/* Put `source` over `target`, both on the scratch. A target this kernel does not have is no loss.
- */
-static int cover(struct slot_context *slot, const char *source, const char *target,
-                 uint64_t attributes)
-{
-    if (faccessat(slot->scratch_fd, target, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : -errno;
-    AUTO_CLOSE int fd = mounts_clone(slot->scratch_fd, source, attributes, -1);
-    return fd < 0 ? fd : mounts_attach(fd, slot->scratch_fd, target);
+    AUTO_CLOSE int fd = mounts_clone(slot->proc_fd, name, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
+    if (fd == -ENOENT)
+        return 0; /* this kernel does not have it */
+    return fd < 0 ? fd : mounts_attach(fd, slot->proc_fd, name);
 }
 
 /* Nearly all of this is refused by file modes and capabilities already; the covers are for the day
- * a kernel gets one of those checks wrong, and for what everybody may read but nobody needs. */
+ * a kernel gets one of those checks wrong, and for what everybody may read but nobody needs. The
+ * last directory is only in the host image: there it would be a second way to everything. */
 static int mask_kernel(struct slot_context *slot)
 {
     static const char *const files[] = {
         "proc/kcore",       "proc/keys",        "proc/latency_stats", "proc/timer_list",
         "proc/timer_stats", "proc/sched_debug", "proc/interrupts",
     };
-    static const char *const dirs[] = {"proc/acpi", "proc/asound", "proc/scsi"};
-    static const char *const read_only[] = {
-        "proc/sys", "proc/sysrq-trigger", "proc/irq", "proc/bus", "proc/fs",
-    };
-    int r = 0;
-    for (size_t i = 0; i < ARRAY_LEN(files) && r == 0; i++)
-        r = cover(slot, "dev/null", files[i], MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-    for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++)
-        r = cover(slot, "empty", dirs[i], SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY);
+    static const char *const dirs[] = {"proc/acpi", "proc/asound", "proc/scsi",
+                                       "usr/" IMAGE_HOST_ROOT};
+    static const char *const read_only[] = {"sys", "sysrq-trigger", "irq", "bus", "fs"};
+    int r = cover(slot, "null", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, files, ARRAY_LEN(files));
+    if (r == 0)
+        r = cover(slot, EMPTY_DIR, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, dirs,
+                  ARRAY_LEN(dirs) - (slot_is_host(slot) ? 0 : 1));
     for (size_t i = 0; i < ARRAY_LEN(read_only) && r == 0; i++)
-        r = cover(slot, read_only[i], read_only[i], SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY);
+        r = make_read_only(slot, read_only[i]);
+    return r;
+}
+
+/* Last, since this covers what was shown elsewhere. */
+static int mount_dev_parts(struct slot_context *slot)
+{
+    char tty[16];
+    snprintf(tty, sizeof(tty), "%u", slot->base_id + TTY_GID);
+    const struct mounts_option pts[] = {
+        {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", tty}, {NULL, NULL}};
+    int r =
+        mount_below(slot->dev_fd, SYS_DIR, "devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    if (r == 0)
+        r = mount_below(slot->dev_fd, EMPTY_DIR, "mqueue", NULL, SLOT_SAFE_MOUNT);
     return r;
 }
 
 const struct slot_step slot_kernel_steps[] = {
+    {"mount /proc", attach_proc},
     {"mount /dev", mount_dev},
-    {"mount the parts of /dev", mount_dev_parts},
+    {"mount /dev/shm", mount_shm},
     {"mount /sys", mount_sys},
     {"mask kernel interfaces", mask_kernel},
+    {"mount the parts of /dev", mount_dev_parts},
     {NULL, NULL},
 };

@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "launcher/image_host.h"
 #include "launcher/mounts.h"
 #include "launcher/slot_process.h"
 
@@ -55,18 +56,16 @@ static int write_text(struct slot_context *slot, int upper_fd, const char *path,
     return file_write_all(fd, text, strlen(text));
 }
 
-/* Name and hosts are filled when the sandbox has a name. */
 static int fit_etc(struct slot_context *slot, int lower_fd, int upper_fd)
 {
     int r = make_above(slot, lower_fd, upper_fd, "etc");
     if (r != 0)
         return MIN(r, 0);
-    slot->has_own_etc = true;
-    r = write_text(slot, upper_fd, "etc/hostname", "");
+    r = write_text(slot, upper_fd, "etc/hostname", IMAGE_HOST_NAME "\n");
     if (r == 0)
-        r = write_text(slot, upper_fd, "etc/hosts", "");
+        r = write_text(slot, upper_fd, "etc/hosts", IMAGE_HOST_HOSTS);
     if (r == 0)
-        r = write_text(slot, upper_fd, "etc/resolv.conf", "# This sandbox has no name servers.\n");
+        r = write_text(slot, upper_fd, "etc/resolv.conf", IMAGE_HOST_RESOLV);
     return r;
 }
 

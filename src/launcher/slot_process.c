@@ -12,9 +12,6 @@
 #include "launcher/idrange.h"
 #include "launcher/mounts.h"
 
-/* Where process_settle() puts what a slot keeps. */
-enum { CONTROL_FD = 3, EXECD_FD, IDLE_FD, LOCK_FD, NETWORK_FD, CGROUP_FD };
-
 #define BEGIN "take the image and close what a slot does not need"
 
 static int report(struct slot_context *slot, enum slot_report_kind kind, int sys, const char *step)
@@ -37,8 +34,8 @@ static NORETURN void fail(struct slot_context *slot, int sys, const char *step)
 
 const char *slot_process_step_name(unsigned number)
 {
-    static const struct slot_step *const lists[] = {slot_base_steps, slot_kernel_steps,
-                                                    slot_image_steps, slot_confine_steps};
+    static const struct slot_step *const lists[] = {
+        slot_base_steps, slot_image_steps, slot_kernel_steps, slot_enter_steps, slot_confine_steps};
     if (number == 0)
         return BEGIN;
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
@@ -65,9 +62,7 @@ static void run_steps(struct slot_context *slot, const struct slot_step *steps)
     }
 }
 
-/* To be killed when the launcher ends, whatever we wait for then; a change of user undoes it, which
- * confining us is one of. The launcher may have ended before. */
-static int follow_launcher(struct slot_context *slot)
+int slot_follow_launcher(struct slot_context *slot)
 {
     char byte;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
@@ -89,10 +84,10 @@ static int take_image(struct slot_context *slot)
 
 static int settle(struct slot_context *slot)
 {
-    int keep[CGROUP_FD - CONTROL_FD + CGROUP_CONTROLLERS + 1] = {
-        slot->plan.control_fd, slot->plan.state->execd_fd, slot->plan.state->idle_fd,
-        slot->plan.state->mount_fd, slot->plan.network_fd};
-    unsigned count = CGROUP_FD - CONTROL_FD;
+    int keep[SLOT_MORE_FD - SLOT_LISTEN_FD + CGROUP_CONTROLLERS + 1] = {
+        slot->plan.state->mount_fd, slot->plan.control_fd, slot->plan.state->idle_fd,
+        slot->plan.network_fd, slot->plan.state->execd_fd};
+    unsigned count = SLOT_MORE_FD - SLOT_LISTEN_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
         keep[count++] = slot->plan.cgroups.items[i].fd;
     keep[count++] = slot->plan.image_fd;
@@ -100,14 +95,14 @@ static int settle(struct slot_context *slot)
     if (r < 0)
         return r;
     if (slot->plan.image_fd >= 0)
-        slot->plan.image_fd = CONTROL_FD + (int)count - 1;
-    slot->control_fd = CONTROL_FD;
-    slot->execd_fd = EXECD_FD;
-    slot->idle_fd = IDLE_FD;
+        slot->plan.image_fd = SLOT_LISTEN_FD + (int)count - 1;
     if (slot->plan.network_fd >= 0)
-        slot->plan.network_fd = NETWORK_FD;
+        slot->plan.network_fd = SLOT_NAME_FD;
+    slot->control_fd = SLOT_CONTROL_FD;
+    slot->execd_fd = SLOT_EXECD_FD;
+    slot->idle_fd = SLOT_IDLE_FD;
     for (unsigned i = 0; i < slot->plan.cgroups.count; i++)
-        slot->plan.cgroups.items[i].fd = CGROUP_FD + (int)i;
+        slot->plan.cgroups.items[i].fd = SLOT_MORE_FD + (int)i;
     return 0;
 }
 
@@ -139,7 +134,7 @@ void slot_process_run(const struct slot_plan *plan)
         .plan = *plan,
         .base_id = idrange_base(plan->range),
         .control_fd = plan->control_fd,
-        .scratch_fd = -1,
+        .mount_fd = -1,
         .proc_fd = -1,
         .dev_fd = -1,
         .userns_fd = -1,
@@ -149,23 +144,20 @@ void slot_process_run(const struct slot_plan *plan)
         .upper_fd = -1,
         .root_fd = -1,
         .image_fd = -1,
-        .score_fd = -1,
     };
-    int r = follow_launcher(&slot);
+    int r = slot_follow_launcher(&slot);
     if (r == 0)
         r = settle(&slot);
     if (r == 0)
-        r = follow_launcher(&slot); /* before, we had the other end of the socket ourselves */
+        r = slot_follow_launcher(&slot); /* before, we had the other end of the socket ourselves */
     if (r == 0)
         r = take_image(&slot);
     if (r < 0)
         fail(&slot, -r, BEGIN);
     run_steps(&slot, slot_base_steps);
-    r = follow_launcher(&slot); /* again: a step has changed the user for a moment */
-    if (r < 0)
-        fail(&slot, -r, "follow the launcher");
-    run_steps(&slot, slot_kernel_steps);
     run_steps(&slot, slot_image_steps);
+    run_steps(&slot, slot_kernel_steps);
+    run_steps(&slot, slot_enter_steps);
     if (slot.flags != 0)
         report(&slot, SLOT_NOTED, 0, "");
     run_steps(&slot, slot_confine_steps);

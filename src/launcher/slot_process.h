@@ -1,11 +1,12 @@
 /* What runs inside a slot: the process that makes a sandbox around itself and becomes its execd.
  *
  * It is process 1 of its own pid namespace from birth. The work is lists of named steps: base
- * (cgroups, namespaces, network), kernel (/proc, /dev, /sys), image (overlays, pivot_root) and
- * confine (give up everything, load the filter). Each step runs with the privileges of the
- * launcher; the user namespace is entered near the end, because the mounts made before then belong
- * to the initial one and cannot be undone from inside. Then it executes execd, which says when it
- * serves and waits, as the sandbox nobody has asked for yet, until it is somebody's (execd/hold.h).
+ * (cgroups, namespaces, network), image (the overlay), kernel (/proc, /dev, /sys), enter
+ * (pivot_root) and confine (give up everything, load the filter). Each step runs with the
+ * privileges of the launcher; the user namespace is entered near the end, because the mounts made
+ * before then belong to the initial one and cannot be undone from inside. Then it executes execd,
+ * which says when it serves and waits, as the sandbox nobody has asked for yet, until it is
+ * somebody's (execd/hold.h).
  *
  * It ends with the launcher: before it is execd by a signal of the kernel, then because the control
  * socket ends. */
@@ -91,7 +92,7 @@ struct slot_context {
     int control_fd;
     int execd_fd;
     int idle_fd;
-    int scratch_fd; /* a small tmpfs on which everything is put together */
+    int mount_fd; /* launcher/mount in our namespace */
     int proc_fd;
     int dev_fd;
     int userns_fd;
@@ -102,10 +103,20 @@ struct slot_context {
     int root_fd;
     int work_fds[CGROUP_WORK_FDS_MAX]; /* with which execd's children join their group */
     unsigned work_count;
-    int image_fd;     /* a directory image's tree, in the air */
-    bool has_own_etc; /* /etc is a directory in which hostname and hosts are ours */
-    int score_fd;     /* /proc/self/oom_score_adj */
+    int image_fd; /* a directory image's tree, in the air */
     uint64_t network_print;
+};
+
+/* The numbers of what a slot keeps from the launcher until it has become execd. LISTEN is the
+ * launcher's lock, see state.h, and NAME a network that another sandbox had, until there is a
+ * socket with a name. */
+enum {
+    SLOT_LISTEN_FD = 3,
+    SLOT_CONTROL_FD,
+    SLOT_IDLE_FD,
+    SLOT_NAME_FD,
+    SLOT_EXECD_FD,
+    SLOT_MORE_FD
 };
 
 struct slot_step {
@@ -127,9 +138,17 @@ int slot_fit_image(struct slot_context *slot, int lower_fd, int upper_fd);
 /* With a read-only root: /tmp, /var/tmp and /run as file systems in memory. */
 int slot_mount_memory(struct slot_context *slot);
 
-int slot_make_dirs(int fd, const char *const *names, size_t count); /* 0755; 0 or -errno */
+/* To be killed when the launcher ends, whatever we wait for then; a change of user undoes it, which
+ * confining us is one of. -ESRCH: the launcher has ended before. */
+int slot_follow_launcher(struct slot_context *slot);
+
+/* Run this as the owner of what the sandbox has: with its first id, and our capabilities. What is
+ * made then belongs to root inside. Its answer, or -errno. */
+int slot_as_owner(struct slot_context *slot, int (*run)(struct slot_context *slot, void *argument),
+                  void *argument);
 
 extern const struct slot_step slot_base_steps[]; /* each list ends with a NULL name */
-extern const struct slot_step slot_kernel_steps[];
 extern const struct slot_step slot_image_steps[];
+extern const struct slot_step slot_kernel_steps[];
+extern const struct slot_step slot_enter_steps[];
 extern const struct slot_step slot_confine_steps[];

@@ -98,6 +98,16 @@ static int wait_for_slots(const struct state *state, struct error *err)
     return r < 0 ? error_set_errno(err, -r, "cannot lock '%s/mount'", state->launcher_path) : 0;
 }
 
+static int make_mount_points(struct state *state, struct error *err)
+{
+    static const char *const names[] = {STATE_MOUNT_LOWER, STATE_MOUNT_USR, STATE_MOUNT_OVERLAY,
+                                        STATE_MOUNT_ROOT, STATE_MOUNT_DISK};
+    int r = make_dir(state->launcher_fd, "mount", 0700, &state->mount_fd, err);
+    for (size_t i = 0; i < ARRAY_LEN(names) && r == 0; i++)
+        r = make_dir(state->mount_fd, names[i], 0700, NULL, err);
+    return r;
+}
+
 static int make_dirs(struct state *state, struct error *err)
 {
     AUTO_CLOSE int top = open(state->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -119,7 +129,7 @@ static int make_dirs(struct state *state, struct error *err)
     if (r == 0) {
         spread_apart(state->launcher_fd); /* the host image has a thousand files */
         spread_apart(state->loose_fd);
-        r = make_dir(state->launcher_fd, "mount", 0700, &state->mount_fd, err);
+        r = make_mount_points(state, err);
     }
     if (r == 0)
         r = wait_for_slots(state, err);

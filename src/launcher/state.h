@@ -4,7 +4,7 @@
  *     execd                the program of every sandbox, 0711: executable, not readable inside
  *     tail                 what runs as `tail -f /dev/null` (idle.h)
  *     image-host/          the host as an image
- *     mount/               empty; where slots, each in its own mount namespace, put their mounts
+ *     mount/<place>/       empty; where slots, each in its own mount namespace, put their mounts
  *     sandboxes/<id>/      record, upper/, work/
  *     loose/<name>.<range> of slots that wait and of sandboxes being deleted: what a restart clears
  *   run/<id>.sock          execd's socket, the server's */
@@ -15,6 +15,14 @@
 #include "base/error.h"
 #include "launcher/process.h"
 
+/* The places in mount/. They are the same for all slots: what is mounted on them is seen only in
+ * the slot's namespace, and no sandbox can reach them. */
+#define STATE_MOUNT_LOWER   "lower"
+#define STATE_MOUNT_USR     "usr"
+#define STATE_MOUNT_OVERLAY "overlay"
+#define STATE_MOUNT_ROOT    "root"
+#define STATE_MOUNT_DISK    "disk"
+
 struct state {
     char *path;          /* of the state directory, resolved */
     char *launcher_path; /* <path>/launcher */
@@ -22,7 +30,8 @@ struct state {
     int launcher_fd; /* holds the lock */
     int sandboxes_fd;
     int loose_fd;
-    int mount_fd; /* locked by the launcher and by every slot that still prepares or waits */
+    int mount_fd; /* of mount/; locked by the launcher and by every slot that still prepares or
+                     waits */
     int run_fd;
     int execd_fd;
     int idle_fd;

@@ -3,6 +3,7 @@
 
 Run as root:  OSB_BIN_DIR=build/bin python3 tests/integration/test_launcher_inside.py
 """
+import glob
 import os
 import re
 import shutil
@@ -41,9 +42,9 @@ class Inside(LauncherTest):
     def test_identity(self):
         self.assertEqual(self.says("id"), "uid=0(root) gid=0(root) groups=0(root)")
         self.assertEqual(self.says("cat /proc/self/uid_map").split()[::2], ["0", "65536"])
-        self.assertRegex(self.says("hostname"), r"^sandbox-[0-9a-f]{8}$")
-        self.assertEqual(self.says("cat /etc/hostname"), self.says("hostname"))
-        self.assertIn(self.says("hostname"), self.says("cat /etc/hosts"))
+        self.assertEqual(self.says("hostname"), "sandbox")
+        self.assertEqual(self.says("cat /etc/hostname"), "sandbox")
+        self.assertRegex(self.says("getent hosts sandbox"), r"^127\.0\.1\.1\s+sandbox$")
         self.assertEqual(self.says("ls -ld /usr/bin/env | cut -d' ' -f3,4"), "root root")
 
     def test_privileges(self):
@@ -129,12 +130,64 @@ class Inside(LauncherTest):
         self.assertEqual(self.says("stat -c '%u %g' /tmp/a"), "1000 1000")
         self.assertIn("overlay", self.says("stat -f -c %T /"))
 
+    def test_nothing_is_made_in_advance(self):
+        """Not even a directory of the root: what the overlay's upper layer has is the sandbox's own doing."""
+        upper, = glob.glob(f"{self.state}/launcher/sandboxes/{self.sandbox}/**/upper", recursive=True)
+        self.assertEqual(os.listdir(upper), [])
+        self.assertEqual(self.says("stat -c '%U %G %a %n' / /etc /etc/hosts /etc/hostname"),
+                         "root root 755 /\nroot root 755 /etc\nroot root 644 /etc/hosts\n"
+                         "root root 644 /etc/hostname")
+        self.says("echo 127.0.2.1 other >> /etc/hosts; sed -i s/other/another/ /etc/hosts; mkdir /new")
+        self.assertRegex(self.says("getent hosts another; getent hosts sandbox"),
+                         r"^127\.0\.2\.1 +another\n127\.0\.1\.1 +sandbox$")
+        self.assertEqual(os.listdir(upper), [".root"])
+        _, other = self.client.create()
+        self.assertNotEqual(inside(other, "grep another /etc/hosts")[1], 0)
+
     def test_devices(self):
         self.says("echo x > /dev/null; head -c 4 /dev/urandom > /tmp/r; test -s /tmp/r")
         self.says("test -c /dev/tty && test -d /dev/shm && ls /dev/pts/ptmx")
         said = self.says("python3 -c 'import os; m, s = os.openpty(); print(os.ttyname(s))'")
         self.assertEqual(said, "/dev/pts/0")
         self.says("python3 -c 'import multiprocessing as m; m.Semaphore(1)'")
+
+    def test_dev_is_in_order(self):
+        """Its nodes and links are root's; what lies below the mounts in it cannot be uncovered."""
+        options = {line.split()[4]: line.split()[5].split(",") for line in
+                   self.says("cat /proc/self/mountinfo").splitlines()}
+        for path, wanted in (("/dev", "rw nosuid noexec"), ("/dev/shm", "rw nosuid nodev"),
+                             ("/dev/pts", "rw nosuid noexec"), ("/dev/mqueue", "rw nosuid nodev noexec")):
+            self.assertEqual(set(options[path]) - {"relatime"}, set(wanted.split()), path)
+        self.assertEqual(self.says("cd /dev && stat -c '%U:%G %a %n' . * | LC_ALL=C sort").splitlines(), sorted(
+            ["root:root 755 .", "root:root 1777 shm", "nobody:nogroup 755 pts", "nobody:nogroup 1777 mqueue"] +
+            [f"root:root 666 {name}" for name in "null zero full random urandom tty".split()] +
+            [f"root:root 777 {name}" for name in "fd stdin stdout stderr ptmx".split()]))
+        for command in ("mv /dev/pts /dev/x", "mv /dev/mqueue /dev/x", "rmdir /dev/mqueue", "rm -rf /dev/pts",
+                        "mv /dev/shm /dev/x", "touch /sys/x", "touch /proc/acpi/x", "touch /usr/.root/x",
+                        "chmod 777 /sys", "rmdir /sys/fs/cgroup"):
+            with self.subTest(command):
+                self.fails(command)
+        self.assertEqual(self.says("ls -A /dev/mqueue /dev/shm /usr/.root"), "/dev/mqueue:\n\n/dev/shm:\n\n/usr/.root:")
+        self.says("cp /usr/bin/true /dev/shm/true && /dev/shm/true")
+
+    def test_locks_are_ones_own(self):
+        """No directory or node that is made for a sandbox is another's, too: a lock on it would be a message."""
+        _, other = self.client.create()
+        paths = ["/", "/dev", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm",
+                 "/dev/pts", "/dev/pts/ptmx", "/dev/mqueue", "/sys", "/sys/devices", "/sys/kernel", "/sys/fs",
+                 "/sys/fs/cgroup", "/proc", "/proc/sys", "/etc", "/etc/hosts", "/usr",
+                 "/usr/.root", "/usr/bin/env"]
+        script = ("import fcntl, os, sys, time\n"
+                  f"files = [os.open(path, os.O_RDONLY) for path in {paths} if os.path.exists(path)]\n"
+                  "for file in files: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+                  "print(len(files), flush=True)\n"
+                  "if sys.argv[1:]: os.close(1); time.sleep(1000)\n")
+        self.says(f"cat > /tmp/lock.py <<'X'\n{script}X\ntrue")
+        inside(other, f"cat > /tmp/lock.py <<'X'\n{script}X\ntrue")
+        held = self.says("(python3 /tmp/lock.py hold 2>&1 & echo) | grep -m 1 .")
+        self.fails("python3 /tmp/lock.py")  # the lock works
+        said, status = inside(other, "python3 /tmp/lock.py 2>&1")
+        self.assertEqual((said.strip(), status), (held, 0))
 
     def test_network(self):
         said = self.says("python3 -c \"import socket; s = socket.socket(); s.bind(('', 80));"

@@ -156,18 +156,18 @@ class OtherWays(LauncherTest):
     def test_slots_that_cannot_be_made(self):
         """The reason reaches the server, and the machine is not kept busy."""
         self.start()
-        os.rmdir(self.state + "/launcher/mount")
+        os.rename(self.state + "/launcher/mount", self.dir + "/mount")
         client = self.connect()
         codes = []
         for _ in range(4):
             result = client.ask(CREATE, create_body(str(uuid.uuid4())))
             codes.append(result.code)
         self.assertNotEqual(codes[-1], OK)
-        self.assertIn("cannot mount a scratch file system", result.message)
+        self.assertIn("cannot find the place for its mounts", result.message)
         before = self.cpu_ticks()
         time.sleep(1.5)
         self.assertLess(self.cpu_ticks() - before, 20)
-        os.mkdir(self.state + "/launcher/mount")
+        os.rename(self.dir + "/mount", self.state + "/launcher/mount")
         self.assertTrue(eventually(
             lambda: client.ask(CREATE, create_body(str(uuid.uuid4()))).code == OK))
 
@@ -229,7 +229,7 @@ class OtherWays(LauncherTest):
         said, status = inside(root + path, "id -u; ls /; hostname")
         self.assertEqual(status, 0, said)
         self.assertTrue(said.startswith("0\nbin\ndev\n"), said)
-        self.assertRegex(said, r"\nsandbox-[0-9a-f]{8}\n")
+        self.assertIn("\nsandbox\n", said)
 
 
 if __name__ == "__main__":

@@ -93,13 +93,13 @@ class Shapes(LauncherTest):
         """Those of ordered slots do not make the pool rest, and its ready slots go on serving."""
         self.assertTrue(eventually(lambda: len(self.our_processes()) == 2 and
                                    not any(map(self.is_launcher, self.children()))))
-        os.rmdir(self.state + "/launcher/mount")
+        os.rename(self.state + "/launcher/mount", self.dir + "/mount")
         for _ in range(7):
             answer = self.client.ask(CREATE, create_body(str(uuid.uuid4()), flags=READ_ONLY_ROOT))
             self.assertNotEqual(answer.code, OK)
-            self.assertIn("cannot mount a scratch file system", answer.message)
+            self.assertIn("cannot find the place for its mounts", answer.message)
         self.client.create()
-        os.mkdir(self.state + "/launcher/mount")
+        os.rename(self.dir + "/mount", self.state + "/launcher/mount")
         self.client.create(flags=READ_ONLY_ROOT)
 
     def test_killed_while_it_is_made(self):

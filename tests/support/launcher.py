@@ -5,6 +5,7 @@ Instead of execd every sandbox runs a small program, compiled here, that execute
 import atexit
 import ctypes
 import functools
+import glob
 import os
 import re
 import select
@@ -365,8 +366,9 @@ class LauncherTest(unittest.TestCase):
         self.assertTrue(eventually(lambda: not self.our_processes()), self.our_processes())
         self.assertEqual(self.our_cgroups(), [])
         self.assertEqual(os.listdir(self.state + "/run"), [])
-        for name in ("sandboxes", "loose", "mount"):
+        for name in ("sandboxes", "loose"):
             self.assertEqual(os.listdir(f"{self.state}/launcher/{name}"), [], name)
+        self.assertEqual(glob.glob(f"{self.state}/launcher/mount/*/*"), [])
         self.assertFalse(os.path.exists(self.path))
         self.assertEqual(self.mount_table(), self.mounts)
         shutil.rmtree(self.dir)

@@ -147,7 +147,7 @@ class WatchedLauncher(LauncherTest):
         sockets = set(os.listdir(self.state + "/run"))
         ended = {f"{i}.sock" for i, one in listed.items() if one.state == EXITED}  # need none
         same("run/", sorted(sockets | ended), sorted(f"{i}.sock" for i in listed))
-        same("mount/", os.listdir(base + "/mount"), [])
+        same("mount/*/", glob.glob(base + "/mount/*/*"), [])
         loose = os.listdir(base + "/loose")
         same("number of loose/ " + str(loose), len(loose), self.slots)
         records = {sandbox: self.record(sandbox) for sandbox in listed}

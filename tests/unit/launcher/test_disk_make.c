@@ -32,7 +32,6 @@
 #include "launcher/disk.h"
 #include "launcher/disk_loop.h"
 #include "launcher/disk_template.h"
-#include "launcher/mounts.h"
 
 #define MIB (1ull << 20)
 
@@ -95,28 +94,28 @@ static bool is_attached(void)
     return found;
 }
 
-/* As in a slot: its own namespace, a scratch to mount on. Returns disk_make()'s answer. A child
+/* As in a slot: its own namespace, a place to mount on. Returns disk_make()'s answer. A child
  * that waits must not outlive a test that fails. */
 static int make_in_child(uint64_t bytes)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    static const struct mounts_option options[] = {{"size", "64k"}, {NULL, NULL}};
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
     AUTO_CLOSE int sandbox = open_sandbox();
-    AUTO_CLOSE int scratch = mounts_new("tmpfs", options, 0);
     AUTO_FREE char *path = mem_printf("%s/mount", directory);
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return -errno;
-    int r = scratch < 0 ? scratch : mounts_attach(scratch, AT_FDCWD, path);
+    AUTO_CLOSE int mount_points = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (mkdirat(mount_points, STATE_MOUNT_DISK, 0700) < 0 && errno != EEXIST)
+        return -errno;
     const struct disk_place place = {
         .launcher_path = directory,
         .sandbox_fd = sandbox,
-        .scratch_fd = scratch,
+        .mount_fd = mount_points,
         .range = 1,
         .bytes = bytes,
     };
-    return r < 0 ? r : disk_make(&disks, &place);
+    return disk_make(&disks, &place);
 }
 
 /* Runs `body` with the disk in a child; its answer must be 0. */

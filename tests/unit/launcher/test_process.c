@@ -9,7 +9,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,7 +78,13 @@ static int count_fds(void)
     return count - 3; /* ".", ".." and the directory itself */
 }
 
-/* The ones to keep sit on each other's target numbers. */
+static bool is_default(int signal_number)
+{
+    struct sigaction action;
+    return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler == SIG_DFL;
+}
+
+/* The ones to keep sit on each other's target numbers; one is in its place, and not CLOEXEC. */
 static int check_settle(void)
 {
     int read_end_and_more[2];
@@ -83,21 +92,20 @@ static int check_settle(void)
     close_range(3, ~0u, 0);
     if (pipe2(read_end_and_more, 0) < 0) /* 3 and 4 */
         return 1;
-    if (write(4, "x", 1) != 1 || open("/dev/null", O_RDONLY) != 5)
+    if (write(4, "x", 1) != 1 || open("/dev/null", O_RDONLY) != 5 || dup(5) != 6 || dup(5) != 7)
         return 2;
-    const int keep[] = {4, 3, -1};
-    if (process_settle(keep, 3) < 0)
+    const int keep[] = {4, 3, -1, 6};
+    if (process_settle(keep, 4) < 0)
         return 3;
     char c = 0;
     if (read(4, &c, 1) != 1 || c != 'x' || write(3, "y", 1) != 1)
         return 4;
-    if (fcntl(5, F_GETFD) >= 0 || fcntl(3, F_GETFD) != FD_CLOEXEC)
+    if (fcntl(5, F_GETFD) >= 0 || fcntl(3, F_GETFD) != FD_CLOEXEC ||
+        fcntl(6, F_GETFD) != FD_CLOEXEC)
         return 5;
-    if (count_fds() != 5)
+    if (count_fds() != 6)
         return 6;
-    struct sigaction action;
-    sigaction(SIGUSR1, NULL, &action);
-    return action.sa_handler == SIG_DFL ? 0 : 7;
+    return is_default(SIGUSR1) ? 0 : 7;
 }
 
 static void test_settle(void **state)
@@ -106,12 +114,65 @@ static void test_settle(void **state)
     assert_int_equal(in_child(check_settle), 0);
 }
 
+/* Round and round: each is where the next one shall be. */
+static int check_keep(void)
+{
+    close_range(3, ~0u, 0);
+    int size[4];
+    for (int i = 0; i < 4; i++) {
+        int fd = memfd_create("x", 0);
+        size[i] = 100 + i;
+        if (fd != 3 + i || ftruncate(fd, size[i]) < 0)
+            return 1;
+    }
+    const int keep[] = {4, 5, 6, 3};
+    if (process_keep(keep, 4) < 0 || count_fds() != 7)
+        return 2;
+    for (int i = 0; i < 4; i++) {
+        struct stat st;
+        if (fstat(3 + i, &st) < 0 || st.st_size != size[keep[i] - 3])
+            return 3;
+    }
+    const int many[17] = {3};
+    return process_keep(many, 17) == -E2BIG ? 0 : 4;
+}
+
+static void test_keep(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(check_keep), 0);
+}
+
+static void ignore(int signal_number)
+{
+    (void)signal_number;
+}
+
+/* Also the last of all numbers. */
+static int check_noted_signals(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, ignore);
+    signal(SIGRTMAX, SIG_IGN);
+    process_note_signals();
+    const int keep[] = {-1};
+    if (process_settle(keep, 1) < 0)
+        return 1;
+    return is_default(SIGPIPE) && is_default(SIGHUP) && is_default(SIGRTMAX) ? 0 : 2;
+}
+
+static void test_noted_signals(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(check_noted_signals), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_start_time),
-        cmocka_unit_test(test_self),
-        cmocka_unit_test(test_settle),
+        cmocka_unit_test(test_start_time),    cmocka_unit_test(test_self),
+        cmocka_unit_test(test_settle),        cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_noted_signals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
