@@ -225,7 +225,6 @@ static void read_word(pid_t pid, const struct __ptrace_syscall_info *info, char 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         if ((int)info->entry.nr != words[i].call)
             continue;
-        /* NOLINTNEXTLINE(performance-no-int-to-ptr): an address in the other process */
         struct iovec from = {(void *)(uintptr_t)info->entry.args[words[i].argument],
                              WORD_LENGTH - 1};
         n = process_vm_readv(pid, &to, 1, &from, 1, 0);
