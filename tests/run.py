@@ -7,9 +7,9 @@ failed test of its own. See tests/ledger.txt for the ledger.
 """
 import argparse
 import concurrent.futures
-import contextlib
 import fnmatch
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -26,16 +26,19 @@ from suites import read_suites, too_few  # noqa: E402
 TAP_LINE = re.compile(r"^(not ok|ok)\s+\d+\s*(?:-\s*|(# SKIP)\s*)?(\S+)(.*)$")
 SKIP = re.compile(r"#\s*SKIP\b\s*(.*)", re.IGNORECASE)
 
-# Which suites may run at the same time; the first that fits decides, the rest is alone but for the guest.
+# Which suites may run at the same time, by name; the first that fits decides.
 LANES = {
     # They look at nothing but what they started themselves: two of them at a time.
     "pairs": r"(asan\.)?(lint|unit\.|fuzz\.|guest-disk|integration\.(execd_|runner|specs))",
     # A machine of its own, of which the host sees a process of qemu's and nothing else.
     "guest": r"guest$",
+    # They know what is theirs by the launcher's instance, and mount nothing on the host: two of them at a time.
+    "launchers": r"(asan\.)?integration\.launcher",
     # They measure, or fill the machine on purpose.
     "alone": r"bench\.|clean\.|soak\.|integration\.hogs",
+    # They compare all of the machine: one of them at a time.
+    "one by one": r"",
 }
-
 
 # How much is shown of a suite that failed.
 FAILED_LINES, END_LINES = 200, 60
@@ -50,7 +53,7 @@ class Suite:
         self.env = env or {}
 
     def lane(self):
-        return next((lane for lane, names in LANES.items() if re.match(names, self.name)), "beside the guest")
+        return next(lane for lane, names in LANES.items() if re.match(names, self.name))
 
     def tells(self, line):
         """What is shown at once of a suite that takes long."""
@@ -168,24 +171,29 @@ def select(which, build):
             *python_suites("clean", build), *guest_suites(build)]
 
 
-def run_at_once(lanes, live):
-    """Yields (suite, outcomes, output, seconds) as they end. A lane is suites and how many of them at a time."""
-    with contextlib.ExitStack() as stack:
-        futures = {}
-        for suites, width in lanes:
-            pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(width))
-            futures.update({pool.submit(run_suite, suite, live): suite for suite in suites})
-        for future in concurrent.futures.as_completed(futures):
-            yield futures[future], *future.result()
+def run_groups(groups, live, done):
+    """Group after group: suites, and how many of them at a time. Each one's future is put into `done`."""
+    for suites, width in groups:
+        with concurrent.futures.ThreadPoolExecutor(width) as pool:
+            for suite in suites:
+                future = pool.submit(lambda one: (one, *run_suite(one, live)), suite)
+                future.add_done_callback(done.put)
 
 
 def run_all(suites, live):
-    """Lane after lane, but the guest beside those that mind neither its work nor its process."""
+    """Yields (suite, outcomes, output, seconds) as they end."""
     def lane(name):
         return [suite for suite in suites if suite.lane() == name]
-    yield from run_at_once([(lane("pairs"), 2)], live)
-    yield from run_at_once([(lane("guest"), 1), (lane("beside the guest"), 1)], live)
-    yield from run_at_once([(lane("alone"), 1)], live)
+    guest = [(lane("guest"), 1)]
+    beside = [(lane("launchers"), 2), (lane("one by one"), 1)]
+    for together in [[[(lane("pairs"), 2)]], [guest, beside], [[(lane("alone"), 1)]]]:
+        done = queue.SimpleQueue()
+        count = sum(len(group) for groups in together for group, _ in groups)
+        with concurrent.futures.ThreadPoolExecutor(len(together)) as pool:
+            for groups in together:
+                pool.submit(run_groups, groups, live, done)
+            for _ in range(count):
+                yield done.get().result()
 
 
 def read_ledger(path):

@@ -38,9 +38,22 @@ class Lanes(unittest.TestCase):
         ]
         self.assertEqual(self.outcomes(suites), {f"{suite.name}::works": "passed" for suite in suites})
 
-    def test_one_after_the_other_otherwise(self):
-        first, second = "integration.launcher", "asan.integration.launcher"
-        suites = [self.suite(first, [], [second + ".began"]), self.suite(second, [first + ".ended"])]
+    def test_launchers_in_pairs_then_one_by_one(self):
+        launchers = ["integration.launcher_kill", "asan.integration.launcher"]
+        suites = [
+            self.suite("integration.cycles", [name + ".ended" for name in launchers], ["security.inside.began"]),
+            self.suite("security.inside", ["integration.cycles.ended"]),
+            self.suite(launchers[0], [launchers[1] + ".began"], ["integration.cycles.began"]),
+            self.suite(launchers[1], [launchers[0] + ".began"], ["integration.cycles.began"]),
+        ]
+        self.assertEqual(set(self.outcomes(suites).values()), {"passed"})
+
+    def test_the_guest_spans_what_is_beside_it(self):
+        suites = [
+            self.suite("guest", ["integration.launcher.began", "integration.cycles.began"]),
+            self.suite("integration.launcher", ["guest.began"]),
+            self.suite("integration.cycles", ["integration.launcher.ended"], ["guest.ended"]),
+        ]
         self.assertEqual(set(self.outcomes(suites).values()), {"passed"})
 
     def test_who_is_where(self):
@@ -48,8 +61,8 @@ class Lanes(unittest.TestCase):
         for name, lane in {"lint": "pairs", "guest-disk": "pairs", "asan.integration.execd_http": "pairs",
                            "fuzz.planted": "pairs", "guest": "guest", "integration.hogs": "alone",
                            "bench.memory": "alone", "clean.make_run": "alone",
-                           "integration.cycles": "beside the guest",
-                           "asan.integration.launcher_kill": "beside the guest"}.items():
+                           "integration.cycles": "one by one", "conformance.cli": "one by one",
+                           "asan.integration.launcher_kill": "launchers"}.items():
             self.assertEqual(lanes[name], lane, name)
         alone = {name for name, lane in lanes.items() if lane == "alone"}
         self.assertLessEqual({name for name in lanes if name.startswith(("bench.", "clean."))}, alone)
