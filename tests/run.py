@@ -8,8 +8,8 @@ failed test of its own. See tests/ledger.txt for the ledger.
 import argparse
 import concurrent.futures
 import fnmatch
-import itertools
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -26,6 +26,23 @@ from suites import read_suites, too_few  # noqa: E402
 TAP_LINE = re.compile(r"^(not ok|ok)\s+\d+\s*(?:-\s*|(# SKIP)\s*)?(\S+)(.*)$")
 SKIP = re.compile(r"#\s*SKIP\b\s*(.*)", re.IGNORECASE)
 
+# Which suites may run at the same time, by name; the first that fits decides.
+LANES = {
+    # They look at nothing but what they started themselves: two of them at a time.
+    "pairs": r"(asan\.)?(lint|unit\.|fuzz\.|guest-disk|integration\.(execd_|runner|specs))",
+    # A machine of its own, of which the host sees a process of qemu's and nothing else.
+    "guest": r"guest$",
+    # They know what is theirs by the launcher's instance, and mount nothing on the host: two of them at a time.
+    "launchers": r"(asan\.)?integration\.launcher",
+    # They measure, or fill the machine on purpose.
+    "alone": r"bench\.|clean\.|soak\.|integration\.hogs",
+    # They compare all of the machine: one of them at a time.
+    "one by one": r"",
+}
+
+# How much is shown of a suite that failed.
+FAILED_LINES, END_LINES = 200, 60
+
 
 class Suite:
     def __init__(self, name, command, timeout=300, env=None, joint="::"):
@@ -35,9 +52,8 @@ class Suite:
         self.timeout = timeout
         self.env = env or {}
 
-    def minds_no_company(self):
-        """May run beside another such one: it looks at nothing but what it started itself."""
-        return re.match(r"(asan\.)?(lint|unit\.|fuzz\.replay|integration\.(execd_|specs))", self.name) is not None
+    def lane(self):
+        return next(lane for lane, names in LANES.items() if re.match(names, self.name))
 
     def tells(self, line):
         """What is shown at once of a suite that takes long."""
@@ -81,8 +97,10 @@ def run_suite(suite, live):
     text = ""
     for line in process.stdout:
         text += line.decode("utf-8", "replace")
-        if live or suite.tells(line):
+        if live:
             print("    " + line.decode("utf-8", "replace").rstrip("\n"), flush=True)
+        elif suite.tells(line):
+            print(f"    {suite.name}: {line.decode('utf-8', 'replace').strip('# ').rstrip()}", flush=True)
     status = process.wait()
     overdue.cancel()
     seconds = time.monotonic() - started
@@ -118,9 +136,11 @@ def python_suites(folder, build, prefix="", only=None, env=None, timeout=600):
                     {"OSB_BIN_DIR": str(build / "bin"), "OSB_BUILD_DIR": str(build), **(env or {})})
 
 
-def guest_suite(build):
-    """Suites in a machine of another kind; it reports the tests of all of them."""
-    return Suite("guest", ["python3", ROOT / "tests/guest/run.py", "--build", build], 1800, joint=".")
+def guest_suites(build):
+    """Suites in a machine of another kind, which reports the tests of all of them. Before that its disk, if
+    there is none: that mounts things, which those beside the guest would take for their own."""
+    yield Suite("guest-disk", ["sh", "-c", 'python3 "$0" && echo "ok 1 - made"', ROOT / "tests/guest/build.py"], 1200)
+    yield Suite("guest", ["python3", ROOT / "tests/guest/run.py", "--build", build], 1800, joint=".")
 
 
 def is_quick(name):
@@ -145,19 +165,35 @@ def select(which, build):
     integration = [*python_suites("integration", build),
                    *python_suites("integration", asan, "asan.", drives_our_programs, sanitized)]
     return [lint, *unit_suites(build), *unit_suites(asan, "asan."),
-            *sorted(integration, key=Suite.minds_no_company, reverse=True),
+            *integration,
             *python_suites("security", build), *python_suites("conformance", build),
             *python_suites("bench", build), *python_suites("fuzz", build),
-            *python_suites("clean", build), guest_suite(build)]
+            *python_suites("clean", build), *guest_suites(build)]
+
+
+def run_groups(groups, live, done):
+    """Group after group: suites, and how many of them at a time. Each one's future is put into `done`."""
+    for suites, width in groups:
+        with concurrent.futures.ThreadPoolExecutor(width) as pool:
+            for suite in suites:
+                future = pool.submit(lambda one: (one, *run_suite(one, live)), suite)
+                future.add_done_callback(done.put)
 
 
 def run_all(suites, live):
-    """Yields (suite, outcomes, output, seconds) as they end; neighbours that mind no company go in pairs."""
-    for together, group in itertools.groupby(suites, Suite.minds_no_company):
-        with concurrent.futures.ThreadPoolExecutor(2 if together and not live else 1) as pool:
-            futures = {pool.submit(run_suite, suite, live): suite for suite in group}
-            for future in concurrent.futures.as_completed(futures):
-                yield futures[future], *future.result()
+    """Yields (suite, outcomes, output, seconds) as they end."""
+    def lane(name):
+        return [suite for suite in suites if suite.lane() == name]
+    guest = [(lane("guest"), 1)]
+    beside = [(lane("launchers"), 2), (lane("one by one"), 1)]
+    for together in [[[(lane("pairs"), 2)]], [guest, beside], [[(lane("alone"), 1)]]]:
+        done = queue.SimpleQueue()
+        count = sum(len(group) for groups in together for group, _ in groups)
+        with concurrent.futures.ThreadPoolExecutor(len(together)) as pool:
+            for groups in together:
+                pool.submit(run_groups, groups, live, done)
+            for _ in range(count):
+                yield done.get().result()
 
 
 def read_ledger(path):
@@ -190,6 +226,16 @@ def judge(patterns, outcomes):
     return "PASS", ""
 
 
+def telling_lines(text):
+    """Each failed test with the remarks after it, then the end: what failed first may be far from it."""
+    lines, failed, inside = text.splitlines(), [], False
+    for line in lines[:-END_LINES]:
+        inside = line.startswith("not ok") or (inside and line.startswith("#"))
+        if inside:
+            failed.append(line)
+    return failed[:FAILED_LINES] + lines[-END_LINES:]
+
+
 def show_progress(suite, outcomes, text, seconds):
     counts = {state: sum(o.state == state for o in outcomes)
               for state in ("passed", "failed", "skipped")}
@@ -199,8 +245,7 @@ def show_progress(suite, outcomes, text, seconds):
         if outcome.state == "skipped":
             print(f"    SKIP {outcome.test}: {outcome.reason}", flush=True)
     if counts["failed"]:
-        lines = [line for line in text.splitlines() if suite.joint == "::" or not line.startswith("ok ")]
-        print("\n".join(f"    | {line}" for line in lines[-120:]), flush=True)
+        print("\n".join(f"    | {line}" for line in telling_lines(text)), flush=True)
 
 
 def counts_of(outcomes):

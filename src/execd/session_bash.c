@@ -389,15 +389,17 @@ void execd_session_bash_stop_late(struct execd_session_bash *bash, int signal)
         signal_run(bash, bash->stop_ticks, signal);
 }
 
+/* Nothing to bash after the programs: it goes on when they are gone, and a SIGINT while it saves
+ * its state would keep that, and so the next run, from ever coming. */
 void execd_session_bash_stop_again(struct execd_session_bash *bash)
 {
     if (bash->child.pid <= 0)
         return;
-    if (bash->frames.fd >= 0)
+    if (bash->frames.fd >= 0) {
         kill(bash->child.pid, EXECD_SESSION_STOP_SIGNAL);
-    signal_run(bash, 0, SIGKILL);
-    if (bash->frames.fd >= 0)
         kill(bash->child.pid, SIGINT);
+    }
+    signal_run(bash, 0, SIGKILL);
     ask_for_end(bash);
 }
 

@@ -4,7 +4,7 @@
  *      signal to bash. Waits for bash to begin the run, if it has not: a bash that is interrupted
  *      while it reads would take the rest of the line for another one.
  *   2. The signal to what bash was just about to start.
- *   3. SIGKILL to what the run has started, the stop signal and SIGINT to bash; once more later.
+ *   3. The stop signal and SIGINT to bash, SIGKILL to what the run has started; once more later.
  *   4. SIGKILL to bash and its group. */
 #include "execd/session_shell.h"
 

@@ -424,7 +424,24 @@ class Stopping(SessionCase):
             sock.close()
             self.assertIn(b'"evalue":"-1","traceback":["signal: interrupt"]', data)
             self.assertNotIn(b"after", data)
-            self.assertEqual(self.session.out("echo $x; kill -0 $job && echo job"), [str(number), "job"], text)
+            events = self.session.run("echo $x; kill -0 $job && echo job")
+            self.assertEqual(events[-1]["type"], "execution_complete", f"after {text}: {events[-6:]}")
+            self.assertEqual(texts(events, "stdout"), [str(number), "job"], text)
+
+    def test_interrupt_of_a_program_that_ignores_it(self):
+        """No signal comes while bash saves its state, which takes long here: the next run waits for that."""
+        sessions = [Session(self.execd) for _ in range(10)]
+        socks = []
+        for session in sessions:
+            session.out("x=1; for i in {1..2000}; do eval v$i=$i; done")
+            socks.append(session.open_stream("bash -c 'trap \"\" INT TERM; echo begun; while :; do sleep 1000; done'"))
+        for session, sock in zip(sessions, socks):
+            read_until(sock, b"begun")
+            self.execd.request("DELETE", f"/command?id={session.id}")
+        for session, sock in zip(sessions, socks):
+            self.assertIn(b"signal: interrupt", read_until(sock, b"0\r\n\r\n"))
+            sock.close()
+            self.assertEqual(session.out("echo $x"), ["1"])
 
     def test_interrupt_lets_programs_clean_up(self):
         sock = self.session.open_stream("bash -c 'trap \"echo cleaned; exit 3\" INT; echo begun; sleep 1000 & wait'")
@@ -622,8 +639,11 @@ class Clients(SessionCase):
 
     def test_delete_ends_every_process(self):
         session = Session(self.execd)
-        pids = session.out("echo $$; sleep 1000 & echo $!; (trap '' HUP TERM; sleep 1000 & echo $!; wait) & echo $!; "
-                           "(trap '' TERM; set -m; sleep 1000 & echo $!)")
+        ready = self.file("ready")  # what a job says after the run's end is nobody's
+        pids = session.out("echo $$; sleep 1000 & echo $!; "
+                           f"(trap '' HUP TERM; sleep 1000 & echo $!; touch {ready}; wait) & echo $!; "
+                           "(trap '' TERM; set -m; sleep 1000 & echo $!); "
+                           f"until [ -e {ready} ]; do sleep 0.01; done")
         self.assertEqual(len(pids), 5)
         self.assertEqual(session.delete(), 200)
         for pid in pids:

@@ -164,9 +164,10 @@ class OtherWays(LauncherTest):
             codes.append(result.code)
         self.assertNotEqual(codes[-1], OK)
         self.assertIn("cannot find the place for its mounts", result.message)
-        before = self.cpu_ticks()
+        before = self.read_log().count("could not be prepared")
         time.sleep(1.5)
-        self.assertLess(self.cpu_ticks() - before, 20)
+        # Tries, not processor time, of which an emulated machine needs more: without a rest there are hundreds.
+        self.assertLess(self.read_log().count("could not be prepared") - before, 20)
         os.rename(self.dir + "/mount", self.state + "/launcher/mount")
         self.assertTrue(eventually(
             lambda: client.ask(CREATE, create_body(str(uuid.uuid4()))).code == OK))
@@ -189,10 +190,6 @@ class OtherWays(LauncherTest):
         self.assertEqual(status, 0, said)
         self.assertIn("0::/\n", said)
         self.assertEqual(client.ask(REMOVE, id_body(sandbox)).code, OK)
-
-    def cpu_ticks(self):
-        with open(f"/proc/{self.process.pid}/stat") as file:
-            return sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
 
     def test_plain_chroot(self):
         """A tree that is no mount, entered by chroot: there the kernel refuses user namespaces."""

@@ -38,6 +38,7 @@
 #define TRACEES_MAX 256
 #define NEVER_MAX   64
 #define LINE_LENGTH 512
+#define WORD_LENGTH 64
 #define OPTIONS                                                                               \
     (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | \
      PTRACE_O_TRACEEXIT)
@@ -212,13 +213,35 @@ static bool counts(const struct __ptrace_syscall_info *info)
     return !is_left_alone(info);
 }
 
+/* The word a call is made with, mostly a path, or nothing: it tells more than its address. */
+static void read_word(pid_t pid, const struct __ptrace_syscall_info *info, char ret[WORD_LENGTH])
+{
+    static const struct {
+        int call, argument;
+    } words[] = {{SYS_openat, 1},    {SYS_mkdirat, 1}, {SYS_unlinkat, 1}, {SYS_newfstatat, 1},
+                 {SYS_symlinkat, 0}, {SYS_fsopen, 0},  {SYS_fsconfig, 2}, {SYS_move_mount, 3}};
+    struct iovec to = {ret, WORD_LENGTH - 1};
+    ssize_t n = 0;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if ((int)info->entry.nr != words[i].call)
+            continue;
+        struct iovec from = {(void *)(uintptr_t)info->entry.args[words[i].argument],
+                             WORD_LENGTH - 1};
+        n = process_vm_readv(pid, &to, 1, &from, 1, 0);
+    }
+    ret[n > 0 ? n : 0] = '\0';
+}
+
 static void note_hit(const struct tracee *tracee, const struct __ptrace_syscall_info *info)
 {
     char *name = seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, (int)info->entry.nr);
-    snprintf(fault.hit, sizeof(fault.hit), "%u %s(%#llx, %#llx, %#llx) of %d", tracee->count,
-             name != NULL ? name : "?", (unsigned long long)info->entry.args[0],
-             (unsigned long long)info->entry.args[1], (unsigned long long)info->entry.args[2],
-             (int)tracee->pid);
+    const uint64_t *arguments = info->entry.args;
+    char word[WORD_LENGTH];
+    read_word(tracee->pid, info, word);
+    snprintf(fault.hit, sizeof(fault.hit), "%u %s(%#llx, %#llx, %#llx, %#llx) '%s' of %d",
+             tracee->count, name != NULL ? name : "?", (unsigned long long)arguments[0],
+             (unsigned long long)arguments[1], (unsigned long long)arguments[2],
+             (unsigned long long)arguments[3], word, (int)tracee->pid);
     free(name);
 }
 
