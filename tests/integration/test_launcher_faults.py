@@ -153,7 +153,7 @@ class FaultsToOrder(FaultsWithoutPool):
     stride = max(STRIDE, 3) if ROUNDS == 1 else STRIDE
     harmless = {"close", "utimensat", "openat", "newfstatat", "pread64", "lseek", "copy_file_range", "ioctl",
                 "ftruncate", "unlinkat",
-                "fsconfig", "fsopen", "fsmount", "mkdirat"}
+                "fsconfig", "fsopen", "fsmount", "mkdirat", "symlinkat", "move_mount"}
 
     @staticmethod
     def body(kind, sandbox):
