@@ -75,6 +75,16 @@ class Faults(SweptLauncher):
             raise Trouble(f"{words}: the launcher ended without a word\n{log}")
         self.again()
 
+    def look(self, sandbox, words, result):
+        """What is listed of it. A launcher that may end may do so only now: its last call was its waiting."""
+        self.after(words, result)
+        try:
+            return self.listed(sandbox)
+        except self.cut:
+            self.process.wait(20)
+            self.after(words, result)
+            return self.listed(sandbox)
+
     def one(self, role, number, error, kind, before, allowed):
         sandbox = before()
         self.settle()
@@ -82,8 +92,7 @@ class Faults(SweptLauncher):
         hit, result = self.step(role, number, error, kind, self.body(kind, sandbox))
         words = (f"{role}: {errno.errorcode[error]} for call {hit}, "
                  f"answered {result and (result.code, result.message)}")
-        self.after(words, result)
-        listed = self.listed(sandbox)
+        listed = self.look(sandbox, words, result)
         if not allowed(listed, result, hit):
             raise Trouble(f"{words}: {listed and (listed.state, listed.reason)}\n{self.read_log()}")
         self.settle()
