@@ -1,19 +1,14 @@
 #!/usr/bin/env python3
 """What an idle sandbox costs in memory, all counted: the machine's available memory before and after
 many are alive with the entrypoint clients send by default, page caches dropped and the pool refilled
-both times. Then all are removed, and the machine is compared with what it was before. Beside it: as many
-namespaces made by bwrap around the same entrypoint, with no limits, no layers and nobody to talk to."""
+both times. Then all are removed, and the machine is compared with what it was before."""
 import argparse
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = 200
-BWRAP = ("bwrap --unshare-all --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib --symlink usr/lib64 /lib64 "
-         "--proc /proc --dev /dev --tmpfs /tmp --new-session --die-with-parent tail -f /dev/null").split()
 
 
 def available_kib():
@@ -87,36 +82,6 @@ def measure(server, count):
     return each, execd, entrypoint, each - execd - entrypoint
 
 
-def children_of(pid):
-    try:
-        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return []
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 60
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.1)
-
-
-def measure_peers():
-    """KiB for each of as many bwrap, all alive. A bwrap has a child whose child is what it runs."""
-    before = available_kib()
-    peers = [subprocess.Popen(BWRAP, stdin=subprocess.DEVNULL) for _ in range(PEERS)]
-    inner = []
-    try:
-        wait_until(lambda: all(any(map(children_of, children_of(peer.pid))) for peer in peers))
-        inner = [pid for peer in peers for pid in children_of(peer.pid)]
-        return (before - available_kib()) / PEERS
-    finally:
-        for peer in peers:
-            peer.kill()
-        for peer in peers:
-            peer.wait()
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in inner))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", default="build")
@@ -127,14 +92,12 @@ def main():
     from harness import Machine, Server
 
     before = Machine.snapshot()
-    with Server() as server:
+    with Server(slots=None) as server:
         print(f"memory of {arguments.count} idle sandboxes", flush=True)
         each, execd, entrypoint, kernel = measure(server, arguments.count)
     left = Machine.difference(before, Machine.snapshot())
     print(f"each {each / 1024:.3f} MiB: execd {execd:.0f} KiB, entrypoint {entrypoint:.0f} KiB, "
           f"kernel {kernel:.0f} KiB")
-    peer = measure_peers()
-    print(f"bwrap {peer / 1024:.3f} MiB, ratio {each / peer:.2f}")
     print("left behind: " + ("; ".join(left) if left else "nothing"), flush=True)
     sys.exit(1 if left else 0)
 

@@ -33,7 +33,7 @@ def main():
 
     print(f"machine: {machine()}\n", flush=True)
     pacing = [str(arguments.count), str(arguments.idle_count), str(arguments.idle_ms)]
-    with Server() as server:
+    with Server(slots=None) as server:
         address = ["127.0.0.1", str(server.port), server.key]
         socket = server.state / "state/run/launcher.sock"
         subprocess.run([build / "bin/bench-launcher", socket, *pacing], check=True)

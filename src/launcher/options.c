@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/id.h"
 #include "base/macros.h"
 #include "base/str.h"
 
+#define MEMORY_PER_SLOT (384ull << 20)
 #define SOCKET_PATH_MAX 107 /* of a unix socket, without NUL */
 /* <state>/run/<uuid>.sock */
 #define STATE_PATH_MAX (SOCKET_PATH_MAX - (int)sizeof("/run/") - ID_UUID_LEN - (int)sizeof(".sock"))
@@ -27,11 +29,16 @@ const char options_usage[] =
     "  --server-uid N        user id the server runs as (default: our own)\n"
     "  --image NAME=DIR      an image: the root file system in this directory of root's "
     "(repeatable)\n"
-    "  --slots N             prepared sandboxes to keep waiting, 0 to 64 (default: 4)\n"
+    "  --slots N             prepared sandboxes to keep waiting, 0 to 64 (default: 4 to 64, one "
+    "for\n"
+    "                        each 384 MiB of memory)\n"
     "  --meter-seconds N     read the memory of each sandbox so often, 0 to 3600; 0: only when a\n"
     "                        server asks (default: 5)\n"
     "  --make-seconds N      give up on a sandbox that is not made within this time, 1 to 3600\n"
     "                        (default: 30)\n"
+    "  --spare-seconds N     keep networks and control groups of removed sandboxes for so long, "
+    "for\n"
+    "                        new ones; 0 to 3600, 0: not at all (default: 10)\n"
     "  --cgroup-parent NAME  make our control group below this one\n"
     "  --quick-moves Y       yes or no: have the kernel move processes between control\n"
     "                        groups without delay, for the whole machine (default: yes)\n"
@@ -93,6 +100,9 @@ static int set_option(struct options *options, const char *name, const char *val
     } else if (str_equal(name, "--make-seconds")) {
         r = set_number_from(name, value, 1, OPTIONS_MAKE_MAX, &number, err);
         options->make_s = (unsigned)number;
+    } else if (str_equal(name, "--spare-seconds")) {
+        r = set_number(name, value, OPTIONS_SPARE_MAX, &number, err);
+        options->spare_s = (unsigned)number;
     } else if (str_equal(name, "--cgroup-parent")) {
         options->cgroup_parent = value;
         if (!options_is_group_path(value))
@@ -135,14 +145,27 @@ static int check(const struct options *options, struct error *err)
     return 0;
 }
 
+unsigned options_default_slots(uint64_t memory_bytes)
+{
+    uint64_t slots = memory_bytes / MEMORY_PER_SLOT;
+    return (unsigned)MIN(MAX(slots, (uint64_t)OPTIONS_SLOTS_MIN), (uint64_t)OPTIONS_SLOTS_MAX);
+}
+
+static uint64_t memory_bytes(void)
+{
+    struct sysinfo info;
+    return sysinfo(&info) < 0 ? 0 : (uint64_t)info.totalram * info.mem_unit;
+}
+
 int options_parse(int argc, char **argv, struct options *ret, struct error *err)
 {
     struct options options = {
         .fd = -1,
         .server_uid = geteuid(),
-        .slots = OPTIONS_SLOTS_DEFAULT,
+        .slots = options_default_slots(memory_bytes()),
         .meter_s = OPTIONS_METER_DEFAULT,
         .make_s = OPTIONS_MAKE_DEFAULT,
+        .spare_s = OPTIONS_SPARE_DEFAULT,
         .quick_moves = true,
         .log_format = LOG_PEOPLE,
         .log_level = LOG_INFO,

@@ -8,11 +8,13 @@
 #include "base/log.h"
 #include "launcher/images.h"
 
-#define OPTIONS_SLOTS_DEFAULT 4
+#define OPTIONS_SLOTS_MIN     4 /* of the default */
 #define OPTIONS_SLOTS_MAX     64
 #define OPTIONS_METER_DEFAULT 5
 #define OPTIONS_METER_MAX     3600
 #define OPTIONS_MAKE_DEFAULT  30
+#define OPTIONS_SPARE_DEFAULT 10
+#define OPTIONS_SPARE_MAX     3600
 #define OPTIONS_MAKE_MAX      3600
 
 struct options { /* strings are borrowed from argv */
@@ -26,6 +28,7 @@ struct options { /* strings are borrowed from argv */
     struct images images; /* none opened yet */
     unsigned meter_s;     /* between two readings of each sandbox's memory; 0: only when asked */
     unsigned make_s;      /* how long a sandbox may take to be made */
+    unsigned spare_s;     /* how long what a sandbox leaves is kept for the next; 0: not at all */
     bool quick_moves;     /* see cgroup_quick_open() */
     enum log_format log_format;
     enum log_level log_level;
@@ -35,6 +38,10 @@ struct options { /* strings are borrowed from argv */
 
 int options_parse(int argc, char **argv, struct options *ret, struct error *err);
 extern const char options_usage[];
+
+/* How many slots a machine with so much memory keeps unless it is told: they take a five-hundredth
+ * of it. */
+unsigned options_default_slots(uint64_t memory_bytes);
 
 /* A relative path of plain names: it is joined to the cgroup mount points. */
 bool options_is_group_path(const char *path);

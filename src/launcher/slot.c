@@ -540,6 +540,8 @@ int slot_init_all(struct launcher *launcher, struct error *err)
 void slot_free_all(struct launcher *launcher)
 {
     uint64_t end = now_ms() + END_MS;
+    for (struct slot *slot = launcher->slots.list; slot != NULL; slot = slot->next)
+        process_signal(slot->pidfd, SIGKILL);
     while (launcher->slots.list != NULL) {
         struct slot *slot = launcher->slots.list;
         uint64_t now = now_ms();

@@ -24,6 +24,8 @@
 #define SYS_DIR   "pts"    /* of /dev, below the terminals: becomes /sys */
 #define EMPTY_DIR "mqueue" /* of /dev, below the message queues */
 
+#define HOST_ROOT_AGAIN "usr/" IMAGE_HOST_ROOT
+
 static int attach_proc(struct slot_context *slot)
 {
     return mounts_attach(slot->proc_fd, slot->root_fd, "proc");
@@ -203,8 +205,7 @@ static int mask_kernel(struct slot_context *slot)
         "proc/kcore",       "proc/keys",        "proc/latency_stats", "proc/timer_list",
         "proc/timer_stats", "proc/sched_debug", "proc/interrupts",
     };
-    static const char *const dirs[] = {"proc/acpi", "proc/asound", "proc/scsi",
-                                       "usr/" IMAGE_HOST_ROOT};
+    static const char *const dirs[] = {"proc/acpi", "proc/asound", "proc/scsi", HOST_ROOT_AGAIN};
     static const char *const read_only[] = {"sys", "sysrq-trigger", "irq", "bus", "fs"};
     int r = cover(slot, "null", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, files, ARRAY_LEN(files));
     if (r == 0)

@@ -6,23 +6,23 @@
 #include "base/mem.h"
 #include "launcher/launcher.h"
 
-#define KEEP_MS 10000 /* unused for so long, they go */
-
-static void keep_a_while(struct spares *spares)
+static void keep_a_while(struct launcher *launcher)
 {
+    struct spares *spares = &launcher->spares;
     if (loop_timer_is_set(&spares->timer))
         return;
     spares->taken = false;
-    loop_timer_set(&spares->timer, KEEP_MS);
+    loop_timer_set(&spares->timer, launcher->options.spare_s * 1000ull);
 }
 
 bool spare_keep_group(struct launcher *launcher, const char *name)
 {
     struct spares *spares = &launcher->spares;
-    if (!cgroup_can_renew(&launcher->cgroups) || spares->group_count == SPARE_MAX)
+    if (launcher->options.spare_s == 0 || spares->group_count == SPARE_MAX ||
+        !cgroup_can_renew(&launcher->cgroups))
         return false;
     snprintf(spares->groups[spares->group_count++], CGROUP_NAME_MAX, "%s", name);
-    keep_a_while(spares);
+    keep_a_while(launcher);
     return true;
 }
 
@@ -40,12 +40,12 @@ bool spare_take_group(struct launcher *launcher, char ret[CGROUP_NAME_MAX])
 void spare_keep_network(struct launcher *launcher, int fd, uint64_t print)
 {
     struct spares *spares = &launcher->spares;
-    if (spares->network_count == SPARE_MAX) {
+    if (launcher->options.spare_s == 0 || spares->network_count == SPARE_MAX) {
         fd_close(fd);
         return;
     }
     spares->networks[spares->network_count++] = (struct spare_network){.fd = fd, .print = print};
-    keep_a_while(spares);
+    keep_a_while(launcher);
 }
 
 int spare_take_network(struct launcher *launcher, uint64_t *ret_print)
@@ -64,7 +64,7 @@ static void timer_fired(struct loop_timer *timer)
     struct launcher *launcher = CONTAINER_OF(timer, struct launcher, spares.timer);
     struct spares *spares = &launcher->spares;
     if (spares->taken) {
-        keep_a_while(spares);
+        keep_a_while(launcher);
         return;
     }
     while (spares->group_count > 0)

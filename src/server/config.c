@@ -13,7 +13,6 @@
 
 #define API_KEY_MAX   256
 #define STATE_DIR_MAX 56 /* sockets with long names live below it, and a socket path has 107 */
-#define SLOTS_DEFAULT 4
 #define SLOTS_MAX     64
 
 void server_config_init(struct server_config *config)
@@ -23,7 +22,7 @@ void server_config_init(struct server_config *config)
         .port = 8080,
         .user = mem_dup("opensandbox"),
         .state_dir = mem_dup("/var/lib/opensandbox"),
-        .launcher_slots = SLOTS_DEFAULT,
+        .launcher_slots = -1,
         .log_level = LOG_INFO,
         .log_format = LOG_PEOPLE,
     };

@@ -19,7 +19,7 @@ struct server_config {
     char *user;    /* whom to become */
     char *state_dir;
     int64_t max_sandbox_timeout_seconds; /* 0: none */
-    int launcher_slots;                  /* sandboxes the launcher keeps prepared */
+    int launcher_slots;                  /* sandboxes it keeps prepared; -1: as it likes */
     struct server_images images;         /* those besides "host" */
     enum log_level log_level;
     enum log_format log_format;

@@ -113,8 +113,10 @@ static void build_command(const struct server_launcher_options *options, const c
     string_list_add(argv, execd);
     string_list_add(argv, "--server-uid");
     string_list_take(argv, mem_printf("%u", (unsigned)options->server_uid));
-    string_list_add(argv, "--slots");
-    string_list_take(argv, mem_printf("%d", options->slots));
+    if (options->slots >= 0) {
+        string_list_add(argv, "--slots");
+        string_list_take(argv, mem_printf("%d", options->slots));
+    }
     for (size_t i = 0; i < options->images->names.count; i++) {
         string_list_add(argv, "--image");
         string_list_take(argv, mem_printf("%s=%s", options->images->names.items[i],

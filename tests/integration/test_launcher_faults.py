@@ -48,6 +48,7 @@ class Faults(SweptLauncher):
     stride = STRIDE
     # What may fail in a slot that becomes a sandbox, and with which errors: no confinement may be missing.
     harmless = [
+        (r"sendto\(.*, 0x58, ", ERRORS),                # what it noted by the way
         (r"close\(", ERRORS),                          # it is closed whatever it says
         (r"(write|getrandom)\(", [errno.EINTR]),       # made again: the text of a file, the name
     ]
@@ -156,6 +157,20 @@ class FaultsWithoutPool(Faults):
 
     def test_new_slot_in_create(self):
         self.sweep("slot", CREATE, self.new_name, self.created)
+
+
+class FaultsWithSpares(FaultsWithoutPool):
+    """What the sandbox gets was another one's. What cannot be looked at or renewed is made anew; writing is
+    looked at in the other classes, here it may have been for renewing."""
+    spare = 3600
+    harmless = [
+        *Faults.harmless,
+        (r"openat\(.* 'slot-\d+/(memory|cpu|cpuacct|blkio|freezer|pids\.events)", ERRORS),
+        (r"openat\(.* 'self/net/", ERRORS),
+        (r"(read|write)\(", ERRORS),
+        (r"unlinkat\(.* 'slot-", ERRORS),               # tried in another way
+    ]
+    test_launcher_in_remove_of_an_ended_one = test_worker_in_remove = None
 
 
 class FaultsToOrder(FaultsWithoutPool):

@@ -36,14 +36,26 @@ static void test_defaults(void **state)
     assert_string_equal(options.listen_path, "/run/l.sock");
     assert_string_equal(options.state_dir, "/var/lib/x");
     assert_string_equal(options.execd, "/bin/execd");
-    assert_int_equal(options.slots, 4);
+    assert_in_range(options.slots, OPTIONS_SLOTS_MIN, OPTIONS_SLOTS_MAX);
     assert_int_equal(options.meter_s, 5);
     assert_int_equal(options.make_s, 30);
+    assert_int_equal(options.spare_s, 10);
     assert_true(options.quick_moves);
     assert_int_equal(options.server_uid, geteuid());
     assert_int_equal(options.fd, -1);
     assert_null(options.cgroup_parent);
     assert_false(options.help);
+}
+
+static void test_slots_by_memory(void **state)
+{
+    (void)state;
+    const uint64_t gib = 1ull << 30;
+    assert_int_equal(options_default_slots(0), OPTIONS_SLOTS_MIN);
+    assert_int_equal(options_default_slots(gib), OPTIONS_SLOTS_MIN);
+    assert_int_equal(options_default_slots(6 * gib), 16);
+    assert_int_equal(options_default_slots(24 * gib), OPTIONS_SLOTS_MAX);
+    assert_int_equal(options_default_slots(1024 * gib), OPTIONS_SLOTS_MAX);
 }
 
 static void test_everything(void **state)
@@ -55,7 +67,7 @@ static void test_everything(void **state)
                            "--server-uid", "64001", "--slots", "0", "--meter-seconds", "60",
                            "--cgroup-parent", "system.slice/x", "--log-format", "json",
                            "--log-level", "warn", "--quick-moves", "no", "--make-seconds", "7",
-                           NULL),
+                           "--spare-seconds", "0", NULL),
                      0);
     assert_false(options.quick_moves);
     assert_int_equal(options.fd, 5);
@@ -63,6 +75,7 @@ static void test_everything(void **state)
     assert_int_equal(options.slots, 0);
     assert_int_equal(options.meter_s, 60);
     assert_int_equal(options.make_s, 7);
+    assert_int_equal(options.spare_s, 0);
     assert_string_equal(options.cgroup_parent, "system.slice/x");
     assert_int_equal(options.log_format, LOG_JSON);
     assert_int_equal(options.log_level, LOG_WARN);
@@ -140,9 +153,9 @@ static void test_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_everything),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_images),
-        cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_slots_by_memory),
+        cmocka_unit_test(test_everything), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_images),     cmocka_unit_test(test_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
