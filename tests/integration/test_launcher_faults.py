@@ -15,7 +15,7 @@ import re
 import unittest
 
 from harness import SANITIZED
-from launcher import CREATE, OK, REMOVE, RUNNING, create_body, id_body
+from launcher import CREATE, OK, REMOVE, RUNNING, create_body, eventually, id_body
 from launcher_state import SweptLauncher, Trouble, keep_only, read
 
 ERRORS = [errno.ENOMEM, errno.EMFILE, errno.ENOSPC, errno.EINTR, errno.EIO, errno.EAGAIN]
@@ -110,7 +110,8 @@ class Faults(SweptLauncher):
         self.assertEqual(self.clients[-1].ask(REMOVE, id_body(sandbox)).code, OK, words)
         self.settle()
         if self.process.pid == pid:
-            self.assertEqual(self.descriptors(), left, f"{words}: descriptors")
+            self.assertTrue(eventually(lambda: self.descriptors() == left, 5),
+                            f"{words}: not {left} descriptors: {self.open_files()}")
         return hit, held
 
     def sweep(self, role, kind, before, allowed):

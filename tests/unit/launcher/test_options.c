@@ -10,7 +10,7 @@
 
 #include "launcher/options.h"
 
-#define ARGS_MAX 24
+#define ARGS_MAX 32
 
 /* Arguments end with NULL. */
 static int parse(struct options *options, struct error *err, ...)
