@@ -14,6 +14,7 @@
 #define API_KEY_MAX   256
 #define STATE_DIR_MAX 56 /* sockets with long names live below it, and a socket path has 107 */
 #define SLOTS_MAX     64
+#define SPARE_MAX     3600
 
 void server_config_init(struct server_config *config)
 {
@@ -23,6 +24,7 @@ void server_config_init(struct server_config *config)
         .user = mem_dup("opensandbox"),
         .state_dir = mem_dup("/var/lib/opensandbox"),
         .launcher_slots = -1,
+        .launcher_spare_s = -1,
         .log_level = LOG_INFO,
         .log_format = LOG_PEOPLE,
     };
@@ -232,6 +234,10 @@ static int read_launcher(const struct section *section, struct server_config *co
     int64_t slots = config->launcher_slots;
     int r = toml_get_int(section->doc, section->table, "slots", 0, SLOTS_MAX, &slots, err);
     config->launcher_slots = (int)slots;
+    int64_t spare = config->launcher_spare_s;
+    if (r == 0)
+        r = toml_get_int(section->doc, section->table, "spare_seconds", 0, SPARE_MAX, &spare, err);
+    config->launcher_spare_s = (int)spare;
     return r;
 }
 

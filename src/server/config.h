@@ -20,7 +20,8 @@ struct server_config {
     char *state_dir;
     int64_t max_sandbox_timeout_seconds; /* 0: none */
     int launcher_slots;                  /* sandboxes it keeps prepared; -1: as it likes */
-    struct server_images images;         /* those besides "host" */
+    int launcher_spare_s;        /* how long it keeps what sandboxes leave; -1: as it likes */
+    struct server_images images; /* those besides "host" */
     enum log_level log_level;
     enum log_format log_format;
 };

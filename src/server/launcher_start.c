@@ -117,6 +117,10 @@ static void build_command(const struct server_launcher_options *options, const c
         string_list_add(argv, "--slots");
         string_list_take(argv, mem_printf("%d", options->slots));
     }
+    if (options->spare_s >= 0) {
+        string_list_add(argv, "--spare-seconds");
+        string_list_take(argv, mem_printf("%d", options->spare_s));
+    }
     for (size_t i = 0; i < options->images->names.count; i++) {
         string_list_add(argv, "--image");
         string_list_take(argv, mem_printf("%s=%s", options->images->names.items[i],

@@ -11,6 +11,7 @@ struct server_launcher_options {
     const char *state_dir;
     uid_t server_uid; /* who may talk to it besides root */
     int slots;        /* -1: as many as it likes */
+    int spare_s;      /* likewise */
     const struct server_images *images;
     enum log_level log_level; /* it logs to our stderr: in our form */
     enum log_format log_format;

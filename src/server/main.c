@@ -164,6 +164,7 @@ static int start(const struct server_config *config, struct error *err)
         .state_dir = config->state_dir,
         .server_uid = identity.uid,
         .slots = config->launcher_slots,
+        .spare_s = config->launcher_spare_s,
         .images = &config->images,
         .log_level = config->log_level,
         .log_format = config->log_format,

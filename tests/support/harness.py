@@ -105,7 +105,7 @@ class Server:
     def __init__(self, env=None, config=None, arguments=(), slots=4):
         """slots: what it keeps prepared; None: what it does by default, which may be many."""
         if slots is not None and "[launcher]" not in (config or ""):
-            config = (config or "") + f"\n[launcher]\nslots = {slots}\n"
+            config = (config or "") + f"\n[launcher]\nslots = {slots}\nspare_seconds = 1\n"
         self.extra_env = env or {}
         self.config = config
         self.arguments = list(arguments)

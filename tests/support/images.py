@@ -108,7 +108,7 @@ class Images:
         return tree
 
     def config(self, user=None, workdir=None, slots=0):
-        lines = ["[launcher]", f"slots = {slots}"]
+        lines = ["[launcher]", f"slots = {slots}", "spare_seconds = 1"]
         for name, path in self.trees.items():
             lines += [f'[images."{name}"]', f'path = "{path}"']
             for key, values in (("user", user), ("workdir", workdir)):

@@ -53,7 +53,8 @@ static void test_everything(void **state)
                                "[runtime]\n"
                                "type = \"native\"\n"
                                "[launcher]\n"
-                               "slots = 16\n";
+                               "slots = 16\n"
+                               "spare_seconds = 0\n";
     if (parse(&config, text, &err) < 0)
         fail_msg("%s", err.message);
     assert_string_equal(config.host, "::1");
@@ -66,6 +67,7 @@ static void test_everything(void **state)
     assert_int_equal(config.log_level, LOG_DEBUG);
     assert_int_equal(config.log_format, LOG_JSON);
     assert_int_equal(config.launcher_slots, 16);
+    assert_int_equal(config.launcher_spare_s, 0);
     server_config_done(&config);
 }
 
@@ -142,6 +144,7 @@ static void test_refusals(void **state)
         {"[log]\nformat = \"xml\"\n", "c.toml:2:", "log.format"},
         {"[runtime]\ntype = \"docker\"\n", "c.toml:2:", "runtime.type"},
         {"[launcher]\nslots = 65\n", "c.toml:2:", "slots"},
+        {"[launcher]\nspare_seconds = 3601\n", "c.toml:2:", "spare_seconds"},
         {"[server]\nprot = 80\n", "c.toml:2:", "prot"},
         {"[server]\n[sever]\nport = 80\n", "c.toml:", "sever"},
         {"port = 80\n", "c.toml:1:", "port"},
