@@ -304,6 +304,14 @@ static bool detach(struct sandbox *sandbox, struct peer_reply reply, char **ret_
     return false;
 }
 
+/* Of one that has ended. Groups do not outlive the machine's power: after that there is none, and
+ * its name may be that of another's by now. */
+static const char *left_group(const struct sandbox *sandbox)
+{
+    const struct record *record = &sandbox->record;
+    return str_equal(record->boot_id, sandbox->launcher->state.boot_id) ? record->cgroup : NULL;
+}
+
 static void discard(struct sandbox *sandbox, struct peer_reply reply)
 {
     struct launcher *launcher = sandbox->launcher;
@@ -311,8 +319,8 @@ static void discard(struct sandbox *sandbox, struct peer_reply reply)
     if (!detach(sandbox, reply, &loose))
         return;
     peer_answer(launcher, reply, NULL, NULL);
-    const char *cgroup = sandbox->record.cgroup;
-    if (spare_keep_group(launcher, cgroup))
+    const char *cgroup = left_group(sandbox);
+    if (cgroup != NULL && spare_keep_group(launcher, cgroup))
         cgroup = NULL;
     remove_later(launcher, loose, cgroup, sandbox->record.range);
     forget(sandbox);
@@ -516,7 +524,7 @@ void sandbox_create(struct launcher *launcher, const struct message_create *requ
     record->limits_known = true;
     record->deadline_unix_ms = request->deadline_unix_ms;
     sandbox->create_reply = reply;
-    sandbox->asked_ms = clock_monotonic_ns() / 1000000;
+    sandbox->asked_ms = clock_monotonic_ms();
     enqueue(sandbox);
     slot_pump(launcher);
 }

@@ -4,11 +4,13 @@
 Run as root:  OSB_BIN_DIR=build/bin python3 tests/integration/test_launcher_spare.py
 """
 import os
+import re
 import signal
 import sys
+import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from launcher import (FREEZE, LauncherTest, OK, REMOVE, eventually, id_body, inside, main,
+from launcher import (FREEZE, KILL, LauncherTest, OK, REMOVE, eventually, id_body, inside, main,
                       record_of)  # noqa: E402
 
 MIB = 1 << 20
@@ -151,6 +153,30 @@ class Spare(LauncherTest):
         self.assertEqual(self.client.ask(REMOVE, id_body(sandbox)).code, OK)
         self.assertTrue(eventually(lambda: os.listdir(self.state + "/launcher/loose") == []))
         self.assertEqual(self.networks(), [])
+
+    def test_one_that_ended_before_the_machine_did(self):
+        """The name of its group is another's now, whose limits hold on."""
+        old, _ = self.client.create()
+        self.client.ask(KILL, id_body(old))
+        self.client.wait_exit(old)
+        group = record_of(self.state, old)["cgroup"]
+        self.crash(signal.SIGKILL)
+        path = f"{self.state}/launcher/sandboxes/{old}/record"
+        with open(path) as file:
+            record = file.read()
+        with open(path, "w") as file:
+            file.write(re.sub(r"(?m)^boot .*", f"boot {uuid.uuid4()}", record))
+        for top in reversed([one for one in self.our_groups() if f"/{group}" in one]):
+            os.rmdir(top)
+        self.start("--slots", "0")
+        self.client = self.connect()
+        other, _ = self.client.create(pids=8)
+        self.assertEqual(record_of(self.state, other)["cgroup"], group)
+        self.assertEqual(self.client.ask(REMOVE, id_body(old)).code, OK)
+        new, _ = self.client.create()
+        self.assertNotEqual(record_of(self.state, new)["cgroup"], group)
+        limits = [one for one in self.our_groups() if "/pids/" in one or "/work" in one]
+        self.assertIn("8\n", [open(f"{one}/pids.max").read() for one in limits if f"/{group}" in one])
 
     def test_they_are_kept_for_a_while(self):
         self.use("true")
