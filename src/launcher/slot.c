@@ -227,11 +227,6 @@ bool slot_is_alive(const struct slot *slot)
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-static uint64_t now_ms(void)
-{
-    return clock_monotonic_ns() / 1000000;
-}
-
 static uint64_t make_ms(const struct launcher *launcher)
 {
     return (uint64_t)launcher->options.make_s * 1000;
@@ -320,7 +315,7 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
     slot->launcher = launcher;
     slot->state = SLOT_STATE_PREPARING;
     slot->range = range;
-    slot->begun_ms = now_ms();
+    slot->begun_ms = clock_monotonic_ms();
     launcher->slots.progress[range] = 0;
     slot->shape = sandbox != NULL ? sandbox->shape : pool_shape;
     slot->sandbox = sandbox;
@@ -482,7 +477,7 @@ static void give_up_waiting(struct launcher *launcher, const struct error *err)
 {
     struct sandbox *sandbox;
     while ((sandbox = first_for_pool(launcher)) != NULL &&
-           now_ms() - sandbox->asked_ms >= make_ms(launcher))
+           clock_monotonic_ms() - sandbox->asked_ms >= make_ms(launcher))
         sandbox_failed(sandbox, err);
 }
 
@@ -507,7 +502,7 @@ static void give_up(struct slot *slot)
 static void make_time_is_over(struct loop_timer *timer)
 {
     struct launcher *launcher = CONTAINER_OF(timer, struct launcher, slots.make_timer);
-    uint64_t now = now_ms(), next = 0;
+    uint64_t now = clock_monotonic_ms(), next = 0;
     for (struct slot *slot = launcher->slots.list; slot != NULL; slot = slot->next) {
         uint64_t end = slot->begun_ms + make_ms(launcher);
         if (slot->state != SLOT_STATE_PREPARING)
@@ -539,12 +534,12 @@ int slot_init_all(struct launcher *launcher, struct error *err)
 
 void slot_free_all(struct launcher *launcher)
 {
-    uint64_t end = now_ms() + END_MS;
+    uint64_t end = clock_monotonic_ms() + END_MS;
     for (struct slot *slot = launcher->slots.list; slot != NULL; slot = slot->next)
         process_signal(slot->pidfd, SIGKILL);
     while (launcher->slots.list != NULL) {
         struct slot *slot = launcher->slots.list;
-        uint64_t now = now_ms();
+        uint64_t now = clock_monotonic_ms();
         if (process_end_within(slot->pidfd, now < end ? (int)(end - now) : 0)) {
             cgroup_remove(&launcher->cgroups, slot->cgroup);
             file_remove_tree_at(launcher->state.loose_fd, slot->directory, NULL);
