@@ -32,6 +32,8 @@
           (size_t)EXECD_STRING_MAX) +                                           \
      64 * 1024)
 #define ARGUMENTS_MAX 16
+/* A child of bash forgets a signal that comes right after the fork, and a tick is 10 ms long. */
+#define YOUNG_TICKS 5
 
 enum run_phase { RUN_NONE, RUN_SENT, RUN_BEGUN, RUN_ENDED /* but its output is not all out */ };
 
@@ -56,7 +58,7 @@ struct execd_session_bash {
     struct buf unsent;
     struct execd_session_frames parser;
     struct execd_session_moment moment; /* when the run started */
-    uint64_t stop_ticks;                /* when it was to stop */
+    uint64_t stop_ticks;                /* who is younger may have missed the signal to stop */
     char nonce[ID_HEX_LEN + 1];
     enum run_phase phase;
     int status; /* with RUN_ENDED */
@@ -251,6 +253,8 @@ static void on_frame(void *ctx, const struct execd_session_frame *frame)
         bash->status = frame->status;
         free(bash->cwd);
         bash->cwd = mem_dup(frame->text);
+    } else if (known && frame->kind == EXECD_SESSION_END && bash->phase != RUN_SENT) {
+        return; /* once more, since something has interrupted it */
     } else if (known && frame->kind == EXECD_SESSION_STATE) {
         bash->settled = true;
         bash->unwrapped = frame->text != NULL && !execd_session_script_is_wrapped(frame->text);
@@ -378,7 +382,8 @@ void execd_session_bash_stop(struct execd_session_bash *bash, int signal)
         return;
     if (bash->frames.fd >= 0)
         kill(bash->child.pid, EXECD_SESSION_STOP_SIGNAL);
-    bash->stop_ticks = execd_session_ticks_now();
+    uint64_t now = execd_session_ticks_now();
+    bash->stop_ticks = now - MIN(now, (uint64_t)YOUNG_TICKS);
     signal_run(bash, 0, signal);
     ask_for_end(bash);
 }

@@ -58,23 +58,30 @@ static const struct {
               "builtin export -n ${!__execd_@}\n" /* `set -a` is no reason to tell our children */
               "builtin printf 'B%s\\0' \"$__execd_nonce\" >&90\n"
               "return \"$__execd_status\"\n"},
-    /* STATUS PARAMETER... */
-    {"end", "if [[ -z ${__execd_on-unset} ]]; then return 0; fi\n"
-            "__execd_status=$2\n"
-            "builtin printf 'E%s %d %s\\0' \"$__execd_nonce\" \"$2\" \"$PWD\" >&90\n"
-            "if [[ -n $__execd_int ]]; then builtin eval \"$__execd_int\"; fi\n"
-            "__execd tidy\n"
+    /* STATUS PARAMETER... The stop signal does nothing from `ending` on. A SIGINT can break this
+     * off anywhere: then the next line goes on with it, and execd may be told of the end twice. */
+    {"end", "case ${__execd_on-unset} in\n"
+            "'') return 0 ;;\n"
+            "saving) ;;\n"
+            "*)\n"
+            "    if [[ $__execd_on == trap ]]; then builtin unset -f trap; fi\n"
+            "    if [[ $__execd_on != ending ]]; then __execd_status=$2; fi\n"
+            "    __execd_on=ending\n"
+            "    builtin printf 'E%s %d %s\\0' \"$__execd_nonce\" \"$2\" \"$PWD\" >&90\n"
+            "    if [[ -n $__execd_int ]]; then builtin eval \"$__execd_int\"; fi\n"
+            "    __execd tidy ;;\n"
+            "esac\n"
+            "builtin unset -v PROMPT_COMMAND\n"
             "__execd save \"${@:3}\"\n"
+            "__execd_on=\n"
             "case :$SHELLOPTS: in\n"
             "*:vi:*|*:emacs:*|*:hist*) builtin set +o vi +o emacs +o history +o histexpand ;;\n"
             "esac\n"},
-    {"tidy", "if [[ $__execd_on == trap ]]; then builtin unset -f trap; fi\n"
-             "__execd_on= __execd_int= __execd_code= __execd_cwd=\n"
-             "__execd_ps1=${PS1-} PS1=\n"
-             "__execd_prompt=${PROMPT_COMMAND-}\n"
-             "builtin unset -v PROMPT_COMMAND\n"},
+    /* Once, or what it keeps is lost. */
+    {"tidy", "__execd_int= __execd_code= __execd_cwd= __execd_ps1=${PS1-} PS1= "
+             "__execd_prompt=${PROMPT_COMMAND-} __execd_on=saving\n"},
     /* The trap of the stop signal: back to the top level. */
-    {"stop", "if [[ -z $__execd_on ]]; then return 0; fi\n"
+    {"stop", "case $__execd_on in ''|ending|saving) return 0 ;; esac\n"
              "if [[ $__execd_on == trap ]]; then builtin unset -f trap; fi\n"
              "if [[ $__execd_on != stopped ]]; then __execd_int=$(builtin trap -p INT); fi\n"
              "__execd_on=stopped\n"
@@ -100,8 +107,10 @@ static const struct {
     /* STATUS PARAMETER... bash has undone the redirections, but the user's trap may want to speak.
      */
     {"exit", "if [[ $BASHPID == \"$$\" ]]; then\n"
+             "    if [[ $__execd_on == trap ]]; then builtin unset -f trap; fi\n"
              "    __execd_status=$2\n"
-             "    __execd tidy\n"
+             "    if [[ $__execd_on != saving ]]; then __execd tidy; fi\n"
+             "    builtin unset -v PROMPT_COMMAND\n"
              "    __execd save \"${@:3}\"\n"
              "    exec <&89 >&91 2>&92\n"
              "fi\n"
@@ -199,7 +208,9 @@ int execd_session_script_start(struct buf *out, const char *nonce, const char *s
         if (r == 0)
             r = buf_add_str(out, "builtin eval \"$__execd_code\" || builtin :\n");
     }
-    return r == 0 ? buf_printf(out, "__execd_nonce=%s; __execd_code=; __execd wrap\n", nonce) : r;
+    if (r < 0)
+        return r;
+    return buf_printf(out, "__execd_nonce=%s; __execd_on= __execd_code=; __execd wrap\n", nonce);
 }
 
 bool execd_session_script_is_wrapped(const char *state)

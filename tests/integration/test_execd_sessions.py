@@ -20,6 +20,7 @@ from execd import (BINARY, SANITIZED, STATIC, WAIT, Execd, ExecdCase, is_alive, 
                    texts, wait_until)
 
 KILLED = ("-1", "signal: killed")
+STOP = 61  # EXECD_SESSION_STOP_SIGNAL
 
 
 class Session:
@@ -422,11 +423,24 @@ class Stopping(SessionCase):
             self.interrupt()
             data = read_until(sock, b"0\r\n\r\n")
             sock.close()
-            self.assertIn(b'"evalue":"-1","traceback":["signal: interrupt"]', data)
-            self.assertNotIn(b"after", data)
+            self.assertIn(b'"evalue":"-1","traceback":["signal: interrupt"]', data, text)
+            self.assertNotIn(b"after", data, text)
             events = self.session.run("echo $x; kill -0 $job && echo job")
             self.assertEqual(events[-1]["type"], "execution_complete", f"after {text}: {events[-6:]}")
             self.assertEqual(texts(events, "stdout"), [str(number), "job"], text)
+
+    def test_signals_while_bash_saves_its_state(self):
+        """It has sent the end and now saves a lot: a late signal of a stop may come just then."""
+        bash = self.session.pid()
+        self.session.out("PS1='# '; for i in {1..2000}; do eval v$i=$i; done")
+        for number, late in enumerate((signal.SIGINT, STOP, signal.SIGINT, STOP)):
+            sock = self.session.open_stream(f"x={number}; echo begun; sleep 1000")
+            read_until(sock, b"begun")
+            self.interrupt()
+            read_until(sock, b"0\r\n\r\n")
+            sock.close()
+            os.kill(bash, late)
+            self.assertEqual(self.session.out("echo $x $v2000 \"$PS1\" $$"), [f"{number} 2000 #  {bash}"])
 
     def test_interrupt_of_a_program_that_ignores_it(self):
         """No signal comes while bash saves its state, which takes long here: the next run waits for that."""
