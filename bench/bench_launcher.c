@@ -49,7 +49,7 @@ static void ask(union message *message)
         if (message->header.sequence == sequence)
             break;
     }
-    if (message->result.code != ERR_OK)
+    if (message->header.type == MESSAGE_RESULT && message->result.code != ERR_OK)
         errx(1, "the launcher refused: %s", message->result.message);
 }
 

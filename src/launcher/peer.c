@@ -120,12 +120,22 @@ static void handle_request(struct launcher *launcher, struct peer_reply reply,
     }
 }
 
+static void welcome(struct launcher *launcher, struct peer_reply reply)
+{
+    union message message;
+    message_init(&message, MESSAGE_WELCOME, reply.sequence);
+    message.welcome.networks = 1u << MESSAGE_NETWORK_NONE;
+    snprintf(message.welcome.network_reason, sizeof(message.welcome.network_reason),
+             "this launcher has no network mode but none");
+    peer_send(launcher, reply, &message);
+}
+
 static void handle_message(struct peer *peer, const union message *message)
 {
     struct peer_reply reply = {.peer = peer->number, .sequence = message->header.sequence};
     if (message->header.type == MESSAGE_HELLO) {
         peer->greeted = true;
-        peer_answer(peer->launcher, reply, NULL, NULL);
+        welcome(peer->launcher, reply);
         return;
     }
     if (!peer->greeted) {

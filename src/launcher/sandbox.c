@@ -492,6 +492,8 @@ static int check_request(struct launcher *launcher, const struct message_create 
     int r = shape_check(launcher, shape, err);
     if (r < 0)
         return r;
+    if (request->network != MESSAGE_NETWORK_NONE || request->volume_count > 0)
+        return error_set(err, ERR_UNSUPPORTED, "this launcher has no network and no volumes");
     if (launcher->sandboxes.queued >= SANDBOX_QUEUE_MAX)
         return error_set(err, ERR_UNAVAILABLE, "%d sandboxes are waiting to be made already",
                          SANDBOX_QUEUE_MAX);

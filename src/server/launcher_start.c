@@ -40,7 +40,7 @@ static int greet(int fd)
         r = -ETIMEDOUT;
     if (r == 0)
         r = message_receive(fd, false, &message, &err);
-    if (r == 1 && message.header.type == MESSAGE_RESULT && message.result.code == ERR_OK)
+    if (r == 1 && message.header.type == MESSAGE_WELCOME)
         return 0;
     return r < 0 && r != -EPIPE && r != -ECONNRESET ? r : -ECONNREFUSED;
 }

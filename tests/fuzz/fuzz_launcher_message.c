@@ -30,6 +30,24 @@ static struct message_limits copy_limits(const struct message_limits *from)
     return to;
 }
 
+static struct message_volume copy_volume(const struct message_volume *from)
+{
+    struct error err = ERROR_INIT;
+    if (message_check_volume(from, &err) < 0)
+        abort();
+    struct message_volume to;
+    memset(&to, 0, sizeof(to));
+    to.kind = from->kind;
+    to.flags = from->flags & MESSAGE_VOLUME_FLAGS;
+    to.size_bytes = from->size_bytes;
+    strcpy(to.source, from->source);
+    strcpy(to.sub_path, from->sub_path);
+    strcpy(to.mount_path, from->mount_path);
+    if (strstr(to.sub_path, "../") != NULL && to.sub_path[0] == '.' && to.sub_path[1] == '.')
+        abort();
+    return to;
+}
+
 /* A message made from nothing but the fields has no room for stowaways. */
 static void check_again(const union message *message, size_t size)
 {
@@ -43,13 +61,27 @@ static void check_again(const union message *message, size_t size)
         strcpy(again.create.image, message->create.image);
         again.create.limits = copy_limits(&message->create.limits);
         again.create.deadline_unix_ms = message->create.deadline_unix_ms;
+        again.create.network = message->create.network;
         again.create.flags = message->create.flags & MESSAGE_READ_ONLY_ROOT;
+        again.create.volume_count = message->create.volume_count;
+        for (uint32_t i = 0; i < again.create.volume_count; i++)
+            again.create.volumes[i] = copy_volume(&message->create.volumes[i]);
         if (strstr(again.create.image, "..") != NULL)
             abort();
         break;
     case MESSAGE_LIMITS:
         strcpy(again.limits.id, message->limits.id);
         again.limits.limits = copy_limits(&message->limits.limits);
+        break;
+    case MESSAGE_SOCKET:
+        strcpy(again.socket.id, message->socket.id);
+        again.socket.family = message->socket.family;
+        break;
+    case MESSAGE_WELCOME:
+        again.welcome.networks = message->welcome.networks;
+        again.welcome.missing = message->welcome.missing;
+        strcpy(again.welcome.network_reason, message->welcome.network_reason);
+        strcpy(again.welcome.missing_reason, message->welcome.missing_reason);
         break;
     case MESSAGE_DEADLINE:
         strcpy(again.deadline.id, message->deadline.id);

@@ -29,7 +29,7 @@ class Messages(LauncherTest):
         client = self.connect(hello=False)
         self.assertEqual(client.ask(CREATE, create_body(str(uuid.uuid4()))).code, DENIED)
         self.assertEqual(client.ask(LIST, id_body("")).code, DENIED)
-        self.assertEqual(client.ask(HELLO).code, OK)
+        client.greet()
         self.assertEqual(client.ask(LIST, id_body("")), ([], 0))
 
     def test_another_user_is_refused(self):
@@ -68,7 +68,7 @@ class Messages(LauncherTest):
             packet(CREATE, 1, create_body(sandbox, memory=2**64 - 1)),
             packet(CREATE, 1, create_body(sandbox, cpu=2**32 - 1)),
             packet(CREATE, 1, create_body(sandbox, pids=2**32 - 1)),
-            packet(CREATE, 1, create_body(sandbox, network=1)),
+            packet(CREATE, 1, create_body(sandbox, network=2)),
             packet(CREATE, 1, create_body(sandbox, reserved=1)),
             packet(CREATE, 1, create_body(sandbox)[:-1]),
             packet(CREATE, 1, create_body(sandbox) + b"\0"),

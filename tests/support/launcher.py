@@ -25,8 +25,8 @@ BIN = os.environ.get("OSB_BIN_DIR", os.path.join(HERE, "../../build/bin"))
 LAUNCHER = os.path.join(BIN, "opensandbox-launcher")
 SLOW = float(os.environ.get("OSB_SLOW", "1"))  # how many times slower an emulated machine may be
 
-HELLO, CREATE, KILL, REMOVE, LIST, LIMITS, DEADLINE, FREEZE, THAW, STAT = range(1, 11)
-RESULT, SANDBOXES, EXIT, USAGE = range(100, 104)
+HELLO, CREATE, KILL, REMOVE, LIST, LIMITS, DEADLINE, FREEZE, THAW, STAT, SOCKET = range(1, 12)
+RESULT, SANDBOXES, EXIT, USAGE, WELCOME = range(100, 105)
 OK, INVALID, NOT_FOUND, CONFLICT, LIMIT, DENIED, TIMEOUT, UNAVAILABLE, UNSUPPORTED = range(9)
 RUNNING, EXITED, FROZEN = 1, 2, 3
 BY_STATUS, BY_SIGNAL, BY_KILL, BY_DEADLINE, LOST = 1, 2, 3, 4, 5
@@ -37,6 +37,7 @@ MAGIC = 0x5842534F
 HEADER = struct.Struct("=IHHII")
 SANDBOX = struct.Struct("=40sIIiIQ108sI")
 USED = struct.Struct("=40sII16QII")
+CREATE_BYTES = 264 + 16 * 784
 
 PROBE = r"""
 #define _GNU_SOURCE
@@ -138,7 +139,7 @@ int main(int argc, char **argv)
 """
 
 
-def packet(kind, sequence, body=b"", magic=MAGIC, version=2, length=None):
+def packet(kind, sequence, body=b"", magic=MAGIC, version=3, length=None):
     if length is None:
         length = HEADER.size + len(body)
     return HEADER.pack(magic, version, kind, sequence, length) + body
@@ -150,9 +151,15 @@ def limits_body(memory=0, disk=0, read_bps=0, write_bps=0, read_iops=0, write_io
                        pids, files, reserved)
 
 
-def create_body(sandbox, image="host", deadline=0, network=0, flags=0, **limits):
-    return (struct.pack("=40s128s", sandbox.encode(), image.encode()) + limits_body(**limits) +
-            struct.pack("=QII", deadline, network, flags))
+def volume_body(kind, mount_path, source="", sub_path="", flags=0, size=0):
+    return struct.pack("=IIQ256s256s256s", kind, flags, size, source.encode(), sub_path.encode(),
+                       mount_path.encode())
+
+
+def create_body(sandbox, image="host", deadline=0, network=0, flags=0, volumes=(), **limits):
+    body = (struct.pack("=40s128s", sandbox.encode(), image.encode()) + limits_body(**limits) +
+            struct.pack("=QIIII", deadline, network, flags, len(volumes), 0) + b"".join(volumes))
+    return body.ljust(CREATE_BYTES - HEADER.size, b"\0")
 
 
 def set_limits_body(sandbox, **limits):
@@ -175,6 +182,12 @@ class Result:
     def __init__(self, body):
         self.code, self.sys, message, path = struct.unpack("=Ii512s108s", body)
         self.message, self.socket = text(message), text(path)
+
+
+class Welcome:
+    def __init__(self, body):
+        self.networks, self.missing, network, missing = struct.unpack("=II256s256s", body)
+        self.network_reason, self.missing_reason = text(network), text(missing)
 
 
 class Sandbox:
@@ -212,7 +225,9 @@ class Client:
         self.exits = {}
 
     def greet(self):
-        assert self.ask(HELLO).code == OK
+        answer = self.ask(HELLO)
+        assert isinstance(answer, Welcome), answer.message
+        return answer
 
     def close(self):
         self.socket.close()
@@ -222,7 +237,7 @@ class Client:
         if not data:
             raise EOFError
         magic, version, kind, sequence, length = HEADER.unpack(data[:HEADER.size])
-        assert magic == MAGIC and version == 2 and length == len(data)
+        assert magic == MAGIC and version == 3 and length == len(data)
         body = data[HEADER.size:]
         if kind == EXIT:
             assert sequence == 0
@@ -230,6 +245,8 @@ class Client:
             self.exits[event.id] = event
         elif kind == RESULT:
             self.answers[sequence] = Result(body)
+        elif kind == WELCOME:
+            self.answers[sequence] = Welcome(body)
         else:
             form, layout = (Sandbox, SANDBOX) if kind == SANDBOXES else (Usage, USED)
             count, more = struct.unpack("=II", body[:8])

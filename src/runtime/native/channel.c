@@ -61,12 +61,12 @@ static int connect_launcher(const char *path, struct error *err)
 
 static int check_hello_answer(const union message *message, struct error *err)
 {
-    if (message->header.type != MESSAGE_RESULT)
-        return error_set(err, ERR_INTERNAL, "the launcher did not answer HELLO");
-    if (message->result.code != ERR_OK)
+    if (message->header.type == MESSAGE_WELCOME)
+        return 0;
+    if (message->header.type == MESSAGE_RESULT && message->result.code != ERR_OK)
         return error_set(err, (enum error_code)message->result.code, "the launcher refused: %s",
                          message->result.message);
-    return 0;
+    return error_set(err, ERR_INTERNAL, "the launcher did not answer HELLO");
 }
 
 static int hello_and_wait(int fd, uint32_t sequence, struct error *err)

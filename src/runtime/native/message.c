@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "base/macros.h"
+#include "base/mem.h"
 
 #define UNIX_MS_MAX     253402300799999ull /* the last millisecond of the year 9999 */
 #define ERRNO_MAX       4095
@@ -20,7 +21,10 @@
 /* The layout is the contract: no implicit padding anywhere. */
 static_assert(sizeof(struct message_header) == 16, "header layout");
 static_assert(sizeof(struct message_limits) == 56, "limits layout");
-static_assert(sizeof(struct message_create) == 256, "create layout");
+static_assert(sizeof(struct message_volume) == 784, "volume layout");
+static_assert(sizeof(struct message_create) == 264 + MESSAGE_VOLUMES_MAX * 784, "create layout");
+static_assert(sizeof(struct message_socket) == 64, "socket layout");
+static_assert(sizeof(struct message_welcome) == 536, "welcome layout");
 static_assert(sizeof(struct message_target) == 56, "target layout");
 static_assert(sizeof(struct message_set_limits) == 112, "set_limits layout");
 static_assert(sizeof(struct message_deadline) == 64, "deadline layout");
@@ -54,6 +58,10 @@ static size_t type_length(unsigned type, bool *ret_from_server)
         return sizeof(struct message_set_limits);
     case MESSAGE_DEADLINE:
         return sizeof(struct message_deadline);
+    case MESSAGE_SOCKET:
+        return sizeof(struct message_socket);
+    case MESSAGE_WELCOME:
+        return sizeof(struct message_welcome);
     case MESSAGE_RESULT:
         return sizeof(struct message_result);
     case MESSAGE_SANDBOXES:
@@ -124,6 +132,50 @@ bool message_is_image_name(const char *name)
     return strstr(name, "..") == NULL && strstr(name, "//") == NULL && strstr(name, "/.") == NULL;
 }
 
+static bool is_name_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+bool message_is_volume_name(const char *name)
+{
+    size_t length = strnlen(name, MESSAGE_NAME_MAX + 1);
+    if (length == 0 || length > MESSAGE_NAME_MAX || !is_name_char(name[0]) ||
+        !is_name_char(name[length - 1]))
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        if (!is_name_char(name[i]) && name[i] != '-' && name[i] != '.')
+            return false;
+    }
+    return true;
+}
+
+static bool is_plain_component(const char *name, size_t length)
+{
+    return length > 0 && !(length == 1 && name[0] == '.') &&
+           !(length == 2 && name[0] == '.' && name[1] == '.');
+}
+
+bool message_is_plain_path(const char *path, bool absolute)
+{
+    size_t length = strnlen(path, MESSAGE_PATH_MAX);
+    if (length == MESSAGE_PATH_MAX || (path[0] == '/') != absolute)
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)path[i] < ' ' || path[i] == 0x7f)
+            return false;
+    }
+    const char *at = path + (absolute ? 1 : 0);
+    for (;;) {
+        size_t part = strcspn(at, "/");
+        if (!is_plain_component(at, part))
+            return false;
+        if (at[part] == '\0')
+            return true;
+        at += part + 1;
+    }
+}
+
 struct range {
     const char *name;
     const char *unit;
@@ -187,6 +239,97 @@ static int check_deadline(uint64_t deadline_unix_ms, struct error *err)
     return 0;
 }
 
+#define VOLUME_SIZE_MIN 4096u
+#define VOLUME_SIZE_MAX (1ull << 50)
+
+static int check_volume_source(const struct message_volume *volume, struct error *err)
+{
+    switch (volume->kind) {
+    case MESSAGE_VOLUME_HOST:
+        if (message_is_plain_path(volume->source, true))
+            return 0;
+        return error_set(err, ERR_INVALID, "host path '%s' is not a plain absolute path",
+                         volume->source);
+    case MESSAGE_VOLUME_NAMED:
+        if (message_is_volume_name(volume->source))
+            return 0;
+        return error_set(err, ERR_INVALID,
+                         "volume name '%s' must be 1 to %d characters of [a-z0-9.-] and begin and "
+                         "end with a letter or digit",
+                         volume->source, MESSAGE_NAME_MAX);
+    case MESSAGE_VOLUME_TMPFS:
+        if (volume->source[0] == '\0' && volume->sub_path[0] == '\0')
+            return 0;
+        return error_set(err, ERR_INVALID, "a volume in memory has no source");
+    default:
+        return error_set(err, ERR_INVALID, "volume kind %u is not known", volume->kind);
+    }
+}
+
+static uint32_t volume_flags(uint32_t kind)
+{
+    switch (kind) {
+    case MESSAGE_VOLUME_HOST:
+        return MESSAGE_VOLUME_READ_ONLY | MESSAGE_VOLUME_CREATE;
+    case MESSAGE_VOLUME_NAMED:
+        return MESSAGE_VOLUME_FLAGS;
+    default:
+        return MESSAGE_VOLUME_READ_ONLY;
+    }
+}
+
+static int check_volume_size(const struct message_volume *volume, struct error *err)
+{
+    uint64_t size = volume->size_bytes;
+    bool may_be_none = volume->kind != MESSAGE_VOLUME_TMPFS;
+    if (size == 0 && may_be_none)
+        return 0;
+    if (volume->kind == MESSAGE_VOLUME_HOST || size < VOLUME_SIZE_MIN || size > VOLUME_SIZE_MAX)
+        return error_set(err, ERR_INVALID,
+                         "size %" PRIu64 " of volume '%s' is not possible: %u to %llu bytes for "
+                         "volumes in memory or with a name",
+                         size, volume->mount_path, VOLUME_SIZE_MIN, VOLUME_SIZE_MAX);
+    return 0;
+}
+
+int message_check_volume(const struct message_volume *volume, struct error *err)
+{
+    if (!is_padded_string(volume->source, sizeof(volume->source)) ||
+        !is_padded_string(volume->sub_path, sizeof(volume->sub_path)) ||
+        !is_padded_string(volume->mount_path, sizeof(volume->mount_path)))
+        return error_set(err, ERR_INVALID, "a string of a volume is not zero-padded");
+    int r = check_volume_source(volume, err);
+    if (r < 0)
+        return r;
+    if (volume->sub_path[0] != '\0' && !message_is_plain_path(volume->sub_path, false))
+        return error_set(err, ERR_INVALID, "sub-path '%s' is not a plain relative path",
+                         volume->sub_path);
+    if (!message_is_plain_path(volume->mount_path, true))
+        return error_set(err, ERR_INVALID, "mount path '%s' is not a plain absolute path",
+                         volume->mount_path);
+    if ((volume->flags & ~volume_flags(volume->kind)) != 0)
+        return error_set(err, ERR_INVALID, "flags %#x do not suit volume '%s'", volume->flags,
+                         volume->mount_path);
+    return check_volume_size(volume, err);
+}
+
+static int check_volumes(const struct message_create *create, struct error *err)
+{
+    if (create->volume_count > MESSAGE_VOLUMES_MAX)
+        return error_set(err, ERR_INVALID, "%u volumes are more than %d", create->volume_count,
+                         MESSAGE_VOLUMES_MAX);
+    for (uint32_t i = 0; i < create->volume_count; i++) {
+        int r = message_check_volume(&create->volumes[i], err);
+        if (r < 0)
+            return r;
+    }
+    if (create->reserved != 0 ||
+        !all_zero(create->volumes + create->volume_count,
+                  (MESSAGE_VOLUMES_MAX - create->volume_count) * sizeof(create->volumes[0])))
+        return error_set(err, ERR_INVALID, "unused volumes and reserved fields must be zero");
+    return 0;
+}
+
 static int check_create(const struct message_create *create, struct error *err)
 {
     int r = check_id(create->id, sizeof(create->id), err);
@@ -204,10 +347,32 @@ static int check_create(const struct message_create *create, struct error *err)
         r = check_deadline(create->deadline_unix_ms, err);
     if (r < 0)
         return r;
-    if (create->network != MESSAGE_NETWORK_NONE)
+    if (create->network > MESSAGE_NETWORK_NAT)
         return error_set(err, ERR_INVALID, "network mode %u is not known", create->network);
     if ((create->flags & ~MESSAGE_CREATE_FLAGS) != 0)
         return error_set(err, ERR_INVALID, "flags %#x are not known", create->flags);
+    return check_volumes(create, err);
+}
+
+static int check_socket(const struct message_socket *request, struct error *err)
+{
+    int r = check_id(request->id, sizeof(request->id), err);
+    if (r < 0)
+        return r;
+    if ((request->family != 4 && request->family != 6) || request->reserved != 0)
+        return error_set(err, ERR_INVALID, "address family %u is not 4 or 6", request->family);
+    return 0;
+}
+
+static int check_welcome(const struct message_welcome *welcome, struct error *err)
+{
+    uint32_t known = 1u << MESSAGE_NETWORK_NONE | 1u << MESSAGE_NETWORK_NAT;
+    if ((welcome->networks & ~known) != 0 || (welcome->missing & ~MESSAGE_MISSING) != 0)
+        return error_set(err, ERR_INVALID, "networks %#x or missing %#x are not known",
+                         welcome->networks, welcome->missing);
+    if (!is_padded_string(welcome->network_reason, sizeof(welcome->network_reason)) ||
+        !is_padded_string(welcome->missing_reason, sizeof(welcome->missing_reason)))
+        return error_set(err, ERR_INVALID, "a string of the welcome is not zero-padded");
     return 0;
 }
 
@@ -362,6 +527,10 @@ static int check_body(const union message *message, struct error *err)
         return check_exit(&message->exit, err);
     case MESSAGE_USAGE:
         return check_usage_page(&message->usage, err);
+    case MESSAGE_SOCKET:
+        return check_socket(&message->socket, err);
+    case MESSAGE_WELCOME:
+        return check_welcome(&message->welcome, err);
     default:
         return 0;
     }
@@ -404,37 +573,103 @@ int message_decode(const void *packet, size_t length, bool from_server, union me
 
 int message_send(int socket, const union message *message)
 {
+    return message_send_with(socket, message, -1);
+}
+
+int message_send_with(int socket, const union message *message, int fd)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {0};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = message->header.length};
+    struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
+    if (fd >= 0) {
+        control.align = (struct cmsghdr){
+            .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.align), &fd, sizeof(fd));
+        packet.msg_control = control.bytes;
+        packet.msg_controllen = sizeof(control.bytes);
+    }
     ssize_t sent;
     do {
-        sent = send(socket, message, message->header.length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent = sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
     return sent < 0 ? -errno : 0;
 }
 
+/* The first descriptor that came along, if any; a second has no room and is closed by the kernel.
+ */
+static int attached_fd(struct msghdr *packet)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(packet); c != NULL; c = CMSG_NXTHDR(packet, c)) {
+        int fd;
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+            c->cmsg_len < CMSG_LEN(sizeof(fd)))
+            continue;
+        memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+        return fd;
+    }
+    return -1;
+}
+
+/* MSG_TRUNC makes the result the true length, so that an oversized packet is seen as such. */
+static ssize_t receive_packet(int socket, void *packet, size_t size, int *ret_fd)
+{
+    union {
+        char bytes[CMSG_LEN(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec part = {.iov_base = packet, .iov_len = size};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (ret_fd != NULL) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof(control.bytes);
+    }
+    ssize_t length;
+    do {
+        length = recvmsg(socket, &message, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+    } while (length < 0 && errno == EINTR);
+    if (length >= 0 && ret_fd != NULL)
+        *ret_fd = attached_fd(&message);
+    return length < 0 ? -errno : length;
+}
+
+static int decode_packet(const char *packet, size_t length, bool from_server, union message *ret,
+                         struct error *err)
+{
+    struct message_header header;
+    memset(&ret->header, 0, sizeof(ret->header));
+    if (header_is_ours(packet, MIN(length, (size_t)MESSAGE_MAX), &header))
+        ret->header = header;
+    if (length > MESSAGE_MAX) {
+        error_set(err, ERR_INVALID, "packet of %zu bytes is over %d", length, MESSAGE_MAX);
+        return -EPROTO;
+    }
+    return message_decode(packet, length, from_server, ret, err) < 0 ? -EPROTO : 1;
+}
+
+/* No control buffer: descriptors somebody attaches are closed by the kernel. */
 int message_receive(int socket, bool from_server, union message *ret, struct error *err)
 {
     char packet[MESSAGE_MAX];
-    ssize_t length;
-    /* No control buffer: descriptors somebody attaches are closed by the kernel. MSG_TRUNC makes
-     * the result the true length, so that an oversized packet is seen as such. */
-    do {
-        length = recv(socket, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC);
-    } while (length < 0 && errno == EINTR);
-    if (length < 0)
-        return -errno;
-    if (length == 0)
-        return 0;
+    ssize_t length = receive_packet(socket, packet, sizeof(packet), NULL);
+    if (length <= 0)
+        return (int)length;
+    return decode_packet(packet, (size_t)length, from_server, ret, err);
+}
 
-    struct message_header header;
-    size_t stored = MIN((size_t)length, sizeof(packet));
-    memset(&ret->header, 0, sizeof(ret->header));
-    if (header_is_ours(packet, stored, &header))
-        ret->header = header;
-    if ((size_t)length > sizeof(packet)) {
-        error_set(err, ERR_INVALID, "packet of %zd bytes is over %d", length, MESSAGE_MAX);
-        return -EPROTO;
-    }
-    if (message_decode(packet, (size_t)length, from_server, ret, err) < 0)
-        return -EPROTO;
-    return 1;
+int message_receive_with(int socket, bool from_server, union message *ret, int *ret_fd,
+                         struct error *err)
+{
+    char packet[MESSAGE_MAX];
+    AUTO_CLOSE int fd = -1;
+    *ret_fd = -1;
+    ssize_t length = receive_packet(socket, packet, sizeof(packet), &fd);
+    if (length <= 0)
+        return (int)length;
+    int r = decode_packet(packet, (size_t)length, from_server, ret, err);
+    if (r == 1)
+        *ret_fd = TAKE_FD(fd);
+    return r;
 }

@@ -7,8 +7,9 @@
  * it hands out needs no further check of form. Env, entrypoint and tokens never pass through here.
  *
  * Each request carries a sequence number of the sender's choice and gets exactly one answer with
- * the same number: MESSAGE_RESULT, or MESSAGE_SANDBOXES for a LIST and MESSAGE_USAGE for a STAT.
- * Events (EXIT) have sequence 0.
+ * the same number: MESSAGE_RESULT, or on success MESSAGE_WELCOME for a HELLO, MESSAGE_SANDBOXES for
+ * a LIST and MESSAGE_USAGE for a STAT. The answer to a SOCKET carries a descriptor. Events (EXIT)
+ * have sequence 0.
  */
 #pragma once
 
@@ -20,7 +21,7 @@
 #include "base/id.h"
 
 #define MESSAGE_MAGIC   0x5842534fu /* "OSBX" */
-#define MESSAGE_VERSION 2
+#define MESSAGE_VERSION 3
 #define MESSAGE_MAX     (16 * 1024)
 
 enum message_type {
@@ -34,10 +35,12 @@ enum message_type {
     MESSAGE_FREEZE,   /* answered when everything in it stands still */
     MESSAGE_THAW,
     MESSAGE_STAT,
+    MESSAGE_SOCKET,       /* a new TCP socket in the network of one that runs */
     MESSAGE_RESULT = 100, /* launcher -> server */
     MESSAGE_SANDBOXES,
     MESSAGE_EXIT,
     MESSAGE_USAGE,
+    MESSAGE_WELCOME,
 };
 
 struct message_header {
@@ -54,7 +57,25 @@ struct message_hello {
     struct message_header header;
 };
 
-enum message_network { MESSAGE_NETWORK_NONE = 0 };
+enum message_network {
+    MESSAGE_NETWORK_NONE = 0, /* nothing but its own loopback interface */
+    MESSAGE_NETWORK_NAT,      /* and the world beyond the host, behind the host's addresses */
+};
+
+/* What sandboxes of a launcher lack that root could give them. */
+#define MESSAGE_MISSING_LIMITS 1u /* cpu, memory, pids, disk, I/O: asking for one is refused */
+#define MESSAGE_MISSING_IDS    2u /* users besides root */
+#define MESSAGE_MISSING_COUNTS 4u /* usage is not counted */
+#define MESSAGE_MISSING        7u
+#define MESSAGE_REASON_MAX     256
+
+struct message_welcome {
+    struct message_header header;
+    uint32_t networks;                       /* 1 << enum message_network for each there is */
+    uint32_t missing;                        /* of MESSAGE_MISSING */
+    char network_reason[MESSAGE_REASON_MAX]; /* why there is no nat; "" when there is */
+    char missing_reason[MESSAGE_REASON_MAX]; /* "" when nothing is missing */
+};
 
 struct message_limits {    /* 0 in each: no limit; for pids and open_files the launcher's default */
     uint64_t memory_bytes; /* 4 MiB .. 1 PiB */
@@ -72,6 +93,31 @@ struct message_limits {    /* 0 in each: no limit; for pids and open_files the l
 #define MESSAGE_READ_ONLY_ROOT 1u /* flag of CREATE: the root file system cannot be written */
 #define MESSAGE_CREATE_FLAGS   MESSAGE_READ_ONLY_ROOT
 
+#define MESSAGE_VOLUMES_MAX 16
+#define MESSAGE_PATH_MAX    256 /* with its terminator */
+#define MESSAGE_NAME_MAX    63  /* of a named volume */
+
+enum message_volume_kind {
+    MESSAGE_VOLUME_HOST = 1, /* a directory or file of the host, in what the launcher may show */
+    MESSAGE_VOLUME_NAMED,    /* a directory in the launcher's store, shared by those that name it */
+    MESSAGE_VOLUME_TMPFS,    /* in memory, of this sandbox alone */
+};
+
+#define MESSAGE_VOLUME_READ_ONLY 1u
+#define MESSAGE_VOLUME_CREATE    2u /* HOST, NAMED: make the directory when it is missing */
+#define MESSAGE_VOLUME_DELETE    4u /* NAMED, made by this CREATE: delete it with the sandbox */
+#define MESSAGE_VOLUME_FLAGS     7u
+
+struct message_volume {
+    uint32_t kind;  /* enum message_volume_kind */
+    uint32_t flags; /* of MESSAGE_VOLUME_FLAGS; each only where it has a meaning */
+    uint64_t
+        size_bytes; /* TMPFS: 4 KiB .. 1 PiB; NAMED when made: the same, 0: no limit; HOST: 0 */
+    char source[MESSAGE_PATH_MAX];   /* HOST: absolute and plain; NAMED: its name; TMPFS: "" */
+    char sub_path[MESSAGE_PATH_MAX]; /* HOST, NAMED: relative and plain, below the source; or "" */
+    char mount_path[MESSAGE_PATH_MAX]; /* absolute and plain, not / */
+};
+
 struct message_create {
     struct message_header header;
     char id[ID_UUID_LEN + 4];      /* a UUID, zero-padded */
@@ -80,6 +126,16 @@ struct message_create {
     uint64_t deadline_unix_ms; /* 0: none; killed by the launcher when it passes */
     uint32_t network;          /* enum message_network */
     uint32_t flags;            /* of MESSAGE_CREATE_FLAGS */
+    uint32_t volume_count;
+    uint32_t reserved;                                  /* zero */
+    struct message_volume volumes[MESSAGE_VOLUMES_MAX]; /* unused ones are zero */
+};
+
+struct message_socket { /* SOCKET */
+    struct message_header header;
+    char id[ID_UUID_LEN + 4];
+    uint32_t family;   /* 4 or 6 */
+    uint32_t reserved; /* zero */
 };
 
 struct message_target { /* KILL, REMOVE, FREEZE and THAW */
@@ -200,6 +256,8 @@ union message {
     struct message_sandboxes sandboxes;
     struct message_exit exit;
     struct message_usage_page usage;
+    struct message_welcome welcome;
+    struct message_socket socket;
 };
 
 /* A zeroed message of this type with a right header. */
@@ -212,6 +270,16 @@ int message_check_limits(const struct message_limits *limits, struct error *err)
  * out of the directory they name something in. */
 bool message_is_image_name(const char *name);
 
+/* Whether this can be the name of a volume: [a-z0-9] and inside of it [-a-z0-9.]. */
+bool message_is_volume_name(const char *name);
+
+/* Whether a path is plain: not empty, within MESSAGE_PATH_MAX, no control characters, no empty
+ * component, none that is . or .., no slash at the end; absolute or relative as asked. */
+bool message_is_plain_path(const char *path, bool absolute);
+
+/* Whether every field of a volume is in its range and suits the others. Of records as well. */
+int message_check_volume(const struct message_volume *volume, struct error *err);
+
 /* Check and copy a received packet. `from_server` tells which direction's types are allowed. */
 int message_decode(const void *packet, size_t length, bool from_server, union message *ret,
                    struct error *err);
@@ -219,7 +287,15 @@ int message_decode(const void *packet, size_t length, bool from_server, union me
 /* Bytes to send: header.length. Negative -errno of send (-EAGAIN when the peer does not read). */
 int message_send(int socket, const union message *message);
 
+/* The same with a descriptor, which stays the caller's; -1: none. */
+int message_send_with(int socket, const union message *message, int fd);
+
 /* One packet. 1 and *ret filled; 0 at end of stream; negative -errno (-EAGAIN: nothing there) or
  * -EPROTO with err filled for a packet that does not decode; ret->header is then the header as sent
  * if it has our magic and version (so that the answer can carry its sequence), else zero. */
 int message_receive(int socket, bool from_server, union message *ret, struct error *err);
+
+/* The same, for those who may be sent a descriptor: *ret_fd is the caller's to close, -1 without.
+ * It is never left open when the result is not 1. */
+int message_receive_with(int socket, bool from_server, union message *ret, int *ret_fd,
+                         struct error *err);

@@ -228,6 +228,8 @@ static void on_message(const union message *message, void *ctx)
     case MESSAGE_FREEZE:
     case MESSAGE_THAW:
     case MESSAGE_STAT:
+    case MESSAGE_SOCKET:
+    case MESSAGE_WELCOME: /* the channel has taken it */
         break; /* not in this direction: message_receive() has refused them */
     }
 }

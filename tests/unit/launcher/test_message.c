@@ -7,9 +7,11 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/native/message.h"
@@ -235,7 +237,11 @@ static void test_numbers(void **state)
     CASE(limits.open_files, 1048576, accepted);
     CASE(limits.open_files, 1048577, refused);
     CASE(limits.reserved, 1, refused);
-    CASE(network, 1, refused);
+    CASE(network, MESSAGE_NETWORK_NAT, accepted);
+    CASE(network, 2, refused);
+    CASE(reserved, 1, refused);
+    CASE(volume_count, 1, refused); /* an empty one */
+    CASE(volume_count, MESSAGE_VOLUMES_MAX + 1, refused);
     CASE(flags, MESSAGE_READ_ONLY_ROOT, accepted);
     CASE(flags, 2, refused);
     CASE(flags, 3, refused);
@@ -456,6 +462,128 @@ static void test_over_a_socket(void **state)
     close(pair[1]);
 }
 
+static void fill_volume(union message *m, uint32_t kind, const char *source)
+{
+    fill_create(m);
+    struct message_volume *volume = &m->create.volumes[0];
+    m->create.volume_count = 1;
+    volume->kind = kind;
+    volume->size_bytes = kind == MESSAGE_VOLUME_TMPFS ? 1 << 20 : 0;
+    strcpy(volume->source, source);
+    strcpy(volume->mount_path, "/data");
+}
+
+static void test_volumes(void **state)
+{
+    (void)state;
+    union message m;
+#define CASE(kind, source, change, verdict)              \
+    do {                                                 \
+        fill_volume(&m, kind, source);                   \
+        struct message_volume *v = &m.create.volumes[0]; \
+        (void)v;                                         \
+        change;                                          \
+        assert_##verdict(&m, true);                      \
+    } while (0)
+    CASE(MESSAGE_VOLUME_HOST, "/srv/data", , accepted);
+    CASE(MESSAGE_VOLUME_HOST, "/srv/data", v->flags = 3, accepted);
+    CASE(MESSAGE_VOLUME_HOST, "/srv/data", v->flags = MESSAGE_VOLUME_DELETE, refused);
+    CASE(MESSAGE_VOLUME_HOST, "/srv/data", v->size_bytes = 1 << 20, refused);
+    CASE(MESSAGE_VOLUME_HOST, "srv", , refused);
+    CASE(MESSAGE_VOLUME_HOST, "", , refused);
+    CASE(MESSAGE_VOLUME_HOST, "/", , refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a/../b", , refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a/..", , refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a/./b", , refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a//b", , refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a/", , refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a\nb", , refused);
+    CASE(MESSAGE_VOLUME_HOST, "/..a/b..", , accepted);
+    CASE(MESSAGE_VOLUME_HOST, "/a", strcpy(v->sub_path, "b/c"), accepted);
+    CASE(MESSAGE_VOLUME_HOST, "/a", strcpy(v->sub_path, "/b"), refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a", strcpy(v->sub_path, "b/../c"), refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a", v->sub_path[MESSAGE_PATH_MAX - 1] = 'x', refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a", strcpy(v->mount_path, "/"), refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a", strcpy(v->mount_path, "data"), refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a", memset(v->mount_path, 'x', MESSAGE_PATH_MAX), refused);
+    CASE(MESSAGE_VOLUME_HOST, "/a", m.create.volumes[1].flags = 1, refused);
+    CASE(MESSAGE_VOLUME_NAMED, "a", , accepted);
+    CASE(MESSAGE_VOLUME_NAMED, "my-data.2", v->flags = MESSAGE_VOLUME_FLAGS, accepted);
+    CASE(MESSAGE_VOLUME_NAMED, "my-data", v->size_bytes = 1 << 20, accepted);
+    CASE(MESSAGE_VOLUME_NAMED, "my-data", v->size_bytes = 4095, refused);
+    CASE(MESSAGE_VOLUME_NAMED, "", , refused);
+    CASE(MESSAGE_VOLUME_NAMED, "..", , refused);
+    CASE(MESSAGE_VOLUME_NAMED, "a/b", , refused);
+    CASE(MESSAGE_VOLUME_NAMED, "-a", , refused);
+    CASE(MESSAGE_VOLUME_NAMED, "A", , refused);
+    CASE(MESSAGE_VOLUME_TMPFS, "", , accepted);
+    CASE(MESSAGE_VOLUME_TMPFS, "", v->size_bytes = 0, refused);
+    CASE(MESSAGE_VOLUME_TMPFS, "", v->size_bytes = (1ull << 50) + 1, refused);
+    CASE(MESSAGE_VOLUME_TMPFS, "", v->flags = MESSAGE_VOLUME_CREATE, refused);
+    CASE(MESSAGE_VOLUME_TMPFS, "x", , refused);
+    CASE(MESSAGE_VOLUME_TMPFS, "", strcpy(v->sub_path, "x"), refused);
+    CASE(0, "", , refused);
+    CASE(4, "", , refused);
+#undef CASE
+}
+
+static void test_sockets_and_welcomes(void **state)
+{
+    (void)state;
+    union message m;
+    message_init(&m, MESSAGE_SOCKET, 3);
+    strcpy(m.socket.id, ID);
+    assert_refused(&m, true);
+    m.socket.family = 4;
+    assert_accepted(&m, true);
+    m.socket.family = 6;
+    assert_accepted(&m, true);
+    assert_refused(&m, false);
+    m.socket.reserved = 1;
+    assert_refused(&m, true);
+    message_init(&m, MESSAGE_WELCOME, 3);
+    m.welcome.networks = 3;
+    m.welcome.missing = MESSAGE_MISSING;
+    strcpy(m.welcome.network_reason, "because");
+    assert_accepted(&m, false);
+    assert_refused(&m, true);
+    m.welcome.networks = 4;
+    assert_refused(&m, false);
+    m.welcome.networks = 1;
+    m.welcome.missing_reason[MESSAGE_REASON_MAX - 1] = 'x';
+    assert_refused(&m, false);
+}
+
+static void test_descriptors(void **state)
+{
+    (void)state;
+    int pair[2], fd = -1;
+    struct stat sent, got;
+    struct error err = ERROR_INIT;
+    union message m, ret;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    message_init(&m, MESSAGE_RESULT, 1);
+    assert_int_equal(message_send_with(pair[0], &m, pair[0]), 0);
+    assert_int_equal(message_receive_with(pair[1], false, &ret, &fd, &err), 1);
+    assert_int_equal(fstat(pair[0], &sent), 0);
+    assert_int_equal(fstat(fd, &got), 0);
+    assert_true(sent.st_ino == got.st_ino);
+    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    int number = fd;
+    close(fd);
+    assert_int_equal(message_send(pair[0], &m), 0);
+    assert_int_equal(message_receive_with(pair[1], false, &ret, &fd, &err), 1);
+    assert_int_equal(fd, -1);
+    m.result.code = 1000; /* does not decode: what comes with it is closed */
+    assert_int_equal(message_send_with(pair[0], &m, pair[0]), 0);
+    assert_int_equal(message_receive_with(pair[1], false, &ret, &fd, &err), -EPROTO);
+    assert_int_equal(fd, -1);
+    assert_int_equal(fcntl(number, F_GETFD), -1);
+    close(pair[0]);
+    assert_int_equal(message_receive_with(pair[1], false, &ret, &fd, &err), 0);
+    close(pair[1]);
+}
+
 static void test_full_peer_is_seen(void **state)
 {
     (void)state;
@@ -488,6 +616,9 @@ int main(void)
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_ranges_are_told),
         cmocka_unit_test(test_over_a_socket),
+        cmocka_unit_test(test_volumes),
+        cmocka_unit_test(test_sockets_and_welcomes),
+        cmocka_unit_test(test_descriptors),
         cmocka_unit_test(test_full_peer_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -167,6 +167,7 @@ static void answer(struct fixture *fixture, int fd, const union message *request
         break;
     case MESSAGE_HELLO:
         atomic_fetch_add(&fixture->hellos, 1);
+        message_init(&result, MESSAGE_WELCOME, request->header.sequence);
         send_whole(fd, &result);
         return;
     }
