@@ -230,7 +230,7 @@ static void on_message(const union message *message, void *ctx)
     case MESSAGE_STAT:
     case MESSAGE_SOCKET:
     case MESSAGE_WELCOME: /* the channel has taken it */
-        break; /* not in this direction: message_receive() has refused them */
+        break;            /* not in this direction: message_receive() has refused them */
     }
 }
 
