@@ -104,9 +104,14 @@ def digest_of(name, path):
     return digest.hexdigest()
 
 
+# The analyzer follows a function until it has seen so many states of it: with a third of the usual number most
+# are still seen whole, and it takes half the time, which is nearly all of lint's.
+ANALYZER = ["-Xclang", "-analyzer-config", "-Xclang", "max-nodes=60000"]
+
+
 def run_tidy(path, build):
-    done = subprocess.run(["clang-tidy", "--quiet", "-p", str(build),
-                           "--extra-arg=-Wno-unknown-warning-option", str(path)], cwd=ROOT,
+    extra = [f"--extra-arg={word}" for word in ["-Wno-unknown-warning-option", *ANALYZER]]
+    done = subprocess.run(["clang-tidy", "--quiet", "-p", str(build), *extra, str(path)], cwd=ROOT,
                           capture_output=True, text=True)
     lines = [line for line in done.stdout.splitlines() if re.search(r": (warning|error): ", line)]
     if done.returncode and not lines:
