@@ -241,6 +241,7 @@ static void finish_exchange(struct http_connection *connection)
 static bool step_exchange(struct http_connection *connection)
 {
     struct http_exchange *exchange = connection->exchange;
+    assert(exchange != NULL); /* in this state there is one */
     if (exchange->answer == HTTP_ANSWER_CUT) {
         cut(connection);
         return false;
