@@ -1,0 +1,359 @@
+"""Network mode nat: sandboxes reach the world beyond the host and nothing else, and nobody reaches them."""
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+import launcher  # noqa: E402
+from launcher import LauncherTest, eventually  # noqa: E402
+from testnet import (DNS, HOST, HOST6, HOST_PORT, HOST_SECOND, METADATA, OUTSIDE, WEB, WEB_NAME,  # noqa: E402
+                     TestNet, Web)
+
+REFUSED = ("EHOSTUNREACH", "timeout", "ENETUNREACH", "ECONNREFUSED", "EACCES")
+
+
+class NetworkTest(LauncherTest):
+    """A launcher in the host namespace of a small internet."""
+    mtu = 1500
+
+    def setUp(self):
+        self.net = TestNet(self.mtu)
+        self.addCleanup(self.net.close)
+        super().setUp()
+
+    def finish(self):
+        super().finish()
+        self.assertEqual(self.net.tables(), [], "the rules go with the last sandbox")
+        self.assertTrue(eventually(lambda: self.net.links() <= {"lo", "uplink"}), self.net.links())
+
+    def start(self, *arguments, wrapper=()):
+        if "--network" not in arguments:
+            arguments = ("--network", "nat", "--dns", DNS, *arguments)
+        super().start(*arguments, wrapper=(*self.net.host.enter, *wrapper))
+        self.prefix = f"o{self.instance}-"
+
+    def name(self, number):
+        return f"{self.prefix}{number:04x}"
+
+    def by_hand(self, number=1):
+        """A namespace whose root can do what no sandbox can, on an interface of ours."""
+        return self.net.connected(self.name(number), f"100.64.0.{1 + number}")
+
+    def remove_hand_made(self):
+        for name in self.net.links() - {"lo", "uplink"}:
+            self.net.host.ip("link", "delete", name)
+
+
+class Rules(NetworkTest):
+    """Seen from hand-made interfaces, where even raw packets can be sent."""
+
+    def setUp(self):
+        super().setUp()
+        self.start("--slots", "0")
+        # high numbers, which no sandbox of these tests comes to
+        self.one, self.two = self.by_hand(101), self.by_hand(102)
+        self.addCleanup(self.remove_hand_made)
+
+    def assert_refused(self, namespace, address, port, kind=socket.SOCK_STREAM, **options):
+        got = namespace.attempt(address, port, kind, timeout=0.7 if kind == socket.SOCK_STREAM else 0.3, **options)
+        self.assertIn(got, REFUSED, (address, port, kind))
+
+    def test_the_world_is_reached(self):
+        for namespace in (self.one, self.two):
+            said = namespace.attempt(WEB, 80)
+            self.assertIn("200 OK", said)
+            self.assertIn(HOST, said.rpartition("\n")[2], "it goes out with the host's address")
+
+    def test_the_host_is_not(self):
+        for address in (HOST, HOST_SECOND, "127.0.0.1", "203.0.113.255", "255.255.255.255", "0.0.0.0"):
+            self.assertIn("the host", self.net.host.attempt(HOST, HOST_PORT), "a control")
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                if address in ("127.0.0.1", "0.0.0.0"):
+                    self.one.ip("route", "replace", "127.0.0.0/8", "dev", "eth0", "table", "local")
+                self.assert_refused(self.one, address, HOST_PORT, kind)
+        self.assertEqual({heard[0] for heard in self.net.heard}, {HOST})
+
+    def test_nor_by_ping(self):
+        self.assertTrue(self.one.ping(OUTSIDE, 2))
+        for address in (HOST, HOST_SECOND, "100.64.0.1", "100.64.0.103", METADATA, "224.0.0.1"):
+            self.assertFalse(self.one.ping(address, 0.3), address)
+
+    def test_nor_link_local_the_pool_or_multicast(self):
+        self.assertIn("200 OK", self.net.host.attempt(METADATA, 80), "a control")
+        for address in (METADATA, "169.254.1.1", "100.64.0.1", "100.64.0.103", "100.64.200.1", "224.0.0.251",
+                        "240.0.0.1"):
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                self.assert_refused(self.one, address, 80, kind)
+
+    def test_refused_quickly(self):
+        """Programs learn at once, not after minutes, that they may not."""
+        for address in (HOST, METADATA, "100.64.0.103"):
+            self.assertEqual(self.one.attempt(address, 80, timeout=20), "EHOSTUNREACH", address)
+
+    def test_no_other_sandbox(self):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            listener = self.two.listen("0.0.0.0", 5000, kind)
+            self.addCleanup(listener.close)
+            listener.settimeout(0.3)
+            self.assert_refused(self.one, "100.64.0.103", 5000, kind)
+            with self.assertRaises(TimeoutError):
+                listener.accept() if kind == socket.SOCK_STREAM else listener.recv(100)
+
+    def test_nobody_comes_in(self):
+        listener = self.one.listen("0.0.0.0", 5000)
+        self.addCleanup(listener.close)
+        listener.settimeout(0.3)
+        for namespace in (self.net.outside, self.net.host):
+            self.assertIn(namespace.attempt("100.64.0.102", 5000, timeout=0.7), REFUSED)
+            with self.assertRaises(TimeoutError):
+                listener.accept()
+        with contextlib.closing(self.one.listen("0.0.0.0", 5001, socket.SOCK_DGRAM)) as one:
+            one.settimeout(0.3)
+            for namespace in (self.net.outside, self.net.host):
+                with contextlib.closing(namespace.open(socket.SOCK_DGRAM)) as other, contextlib.suppress(OSError):
+                    other.sendto(b"hello", ("100.64.0.102", 5001))
+            with self.assertRaises(TimeoutError):
+                one.recv(100)
+
+    def test_answers_come_in(self):
+        with contextlib.closing(self.net.outside.listen(OUTSIDE, 9000, socket.SOCK_DGRAM)) as server, \
+                contextlib.closing(self.one.open(socket.SOCK_DGRAM)) as client:
+            for one in (server, client):
+                one.settimeout(2)
+            client.sendto(b"question", (OUTSIDE, 9000))
+            question, sender = server.recvfrom(100)
+            self.assertEqual((question, sender[0]), (b"question", HOST))
+            server.sendto(b"answer", sender)
+            self.assertEqual(client.recv(100), b"answer")
+            # and what is no answer does not, though it goes to the same port
+            with contextlib.closing(self.net.outside.listen(WEB, 9001, socket.SOCK_DGRAM)) as other:
+                other.sendto(b"intruder", sender)
+                client.settimeout(0.3)
+                with self.assertRaises(TimeoutError):
+                    client.recv(100)
+
+    def raw(self, namespace, source, destination, payload=b"spoofed", port=9100):
+        udp = struct.pack(">HHHH", 4000, port, 8 + len(payload), 0) + payload
+        header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0, socket.inet_aton(source),
+                             socket.inet_aton(destination))
+        with contextlib.closing(namespace.open(socket.SOCK_RAW, protocol=socket.IPPROTO_RAW)) as one:
+            one.sendto(header + udp, (destination, 0))
+
+    def test_only_its_own_address(self):
+        with contextlib.closing(self.net.outside.listen("0.0.0.0", 9100, socket.SOCK_DGRAM)) as server:
+            server.settimeout(2)
+            self.raw(self.one, "100.64.0.102", OUTSIDE, b"mine")
+            self.assertEqual(server.recv(100), b"mine", "a control")
+            server.settimeout(0.4)
+            for source in ("100.64.0.103", "100.64.7.7", HOST, HOST_SECOND, OUTSIDE, "127.0.0.1", "8.8.8.8",
+                           "100.64.0.1"):
+                self.raw(self.one, source, OUTSIDE, source.encode())
+            with self.assertRaises(TimeoutError):
+                self.fail(f"came through: {server.recv(100)}")
+
+    def test_spoofed_does_not_reach_the_host_either(self):
+        for source in ("100.64.0.102", "100.64.0.103", HOST, OUTSIDE, "127.0.0.1"):
+            for target in (HOST, HOST_SECOND, "127.0.0.1"):
+                self.one.ip("route", "replace", "127.0.0.0/8", "dev", "eth0", "table", "local")
+                self.raw(self.one, source, target, port=HOST_PORT)
+        time.sleep(0.3)
+        self.assertEqual(self.net.heard, [])
+
+    def test_only_ipv4(self):
+        host, inside = self.net.host, self.one
+        host.run("sysctl", "-qw", f"net.ipv6.conf.{self.name(101)}.disable_ipv6=0", "net.ipv6.conf.all.forwarding=1")
+        host.ip("address", "add", "2001:db8:1::1/64", "dev", self.name(101), "nodad")
+        inside.ip("address", "add", "2001:db8:1::2/64", "dev", "eth0", "nodad")
+        inside.ip("route", "add", "default", "via", "2001:db8:1::1", "dev", "eth0")
+        inside.ip("neighbour", "replace", "2001:db8:1::1", "lladdr", "02:00:00:00:00:01", "dev", "eth0")
+        for address in ("2001:db8:1::1", HOST6):
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                self.assertIn(inside.attempt(address, HOST_PORT, kind, 0.5, socket.AF_INET6), REFUSED)
+        self.assertEqual(self.net.heard, [])
+
+    def test_low_ports_are_not_the_hosts(self):
+        for source in (600, 40000):
+            said = self.one.attempt(WEB, 80, source=("100.64.0.102", source))
+            port = int(said.split()[-1])
+            self.assertGreaterEqual(port, 1024, "a port below 1024 speaks for the host's root")
+            self.assertTrue(source < 1024 or port == source)
+
+    def test_others_rules_do_not_open_the_host(self):
+        """DNAT of somebody else's, as Docker has it for published ports, does not lead in."""
+        container = self.net.connected("container0", "172.17.0.2", "172.17.0.1")
+        self.net.threads.serve_http(container.listen("0.0.0.0", 80), Web)
+        self.net.host.run("nft", f"""
+            table ip other {{
+                chain prerouting {{
+                    type nat hook prerouting priority dstnat;
+                    fib daddr type local tcp dport 8080 dnat to 172.17.0.2:80
+                    ip daddr {OUTSIDE} tcp dport 8081 dnat to {HOST}:{HOST_PORT}
+                    ip daddr {OUTSIDE} tcp dport 8082 dnat to 100.64.0.103:5000
+                    ip daddr {OUTSIDE} tcp dport 8083 dnat to {METADATA}:80
+                    ip daddr {OUTSIDE} tcp dport 8084 redirect to :{HOST_PORT}
+                }}
+            }}""")
+        listener = self.two.listen("0.0.0.0", 5000)
+        self.addCleanup(listener.close)
+        self.assertIn("200 OK", self.net.outside.attempt(HOST, 8080), "a control")
+        self.assert_refused(self.one, HOST, 8080)
+        for port in (8081, 8082, 8083, 8084):
+            self.assert_refused(self.one, OUTSIDE, port)
+        self.assertEqual(self.net.heard, [])
+        self.net.host.run("nft", "delete", "table", "ip", "other")
+
+    def test_connections_are_bounded(self):
+        """One sandbox cannot fill the machine's table of connections."""
+        with contextlib.closing(self.one.open(socket.SOCK_DGRAM)) as flood:
+            refused = 0
+            for port in range(1, 12001):
+                try:
+                    flood.sendto(b"x", (OUTSIDE, port))
+                except OSError:
+                    refused += 1
+        held = int(self.net.host.run("cat", "/proc/sys/net/netfilter/nf_conntrack_count"))
+        self.assertLess(held, 4400)
+        self.assertGreater(held, 3500)
+        self.assertIn("200 OK", self.two.attempt(WEB, 80), "the neighbour goes on")
+
+    def test_a_restart_leaves_no_gap(self):
+        """While rules are replaced again and again, connections go on and nothing gets through."""
+        stop, got = threading.Event(), []
+        with contextlib.closing(self.one.open()) as one:
+            one.settimeout(5)
+            one.connect((WEB, 80))
+
+            def intrude():
+                with contextlib.closing(self.one.open(socket.SOCK_DGRAM)) as other:
+                    while not stop.is_set():
+                        with contextlib.suppress(OSError):
+                            other.sendto(b"x", (HOST, HOST_PORT))
+                        got.append(1)
+
+            thread = threading.Thread(target=intrude)
+            thread.start()
+            for _ in range(5):
+                self.crash()
+                self.start("--slots", "0")
+            stop.set()
+            thread.join()
+            one.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            self.assertIn(b"200 OK", one.recv(4096))
+        self.assertGreater(len(got), 100)
+        self.assertEqual(self.net.heard, [])
+
+    def test_two_instances_do_not_meet(self):
+        state = os.path.join(self.dir, "other")
+        path = os.path.join(self.dir, "other.socket")
+        command = [*self.net.host.enter, launcher.LAUNCHER, "--listen", path, "--state", state, "--execd", self.execd,
+                   "--slots", "0", "--network", "nat", "--dns", DNS]
+        # the same pool is not free
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"the pool 100\.64\.0\.0/16 overlaps .* 100\.64\.0\.10[23]/32 on "
+                         + self.prefix)
+        other = subprocess.Popen([*command, "--network-pool", "100.99.0.0/24"], stderr=subprocess.PIPE, text=True)
+        with contextlib.closing(other.stderr):
+            client = None
+            for line in other.stderr:
+                if "instance" in line:
+                    instance = line.split("instance ")[1][:8]
+                    client = launcher.Client(path)
+                    client.greet()
+                    break
+            self.assertIsNotNone(client)
+            self.assertEqual(len(self.net.tables()), 2)
+            theirs = self.net.connected(f"o{instance}-0001", "100.99.0.2", "100.99.0.1")
+            self.assertIn("200 OK", theirs.attempt(WEB, 80))
+            listeners = [self.one.listen("0.0.0.0", 5000), theirs.listen("0.0.0.0", 5000)]
+            self.assert_refused(self.one, "100.99.0.2", 5000)
+            self.assert_refused(theirs, "100.64.0.102", 5000)
+            for one in listeners:
+                one.close()
+            self.net.host.ip("link", "delete", f"o{instance}-0001")
+            client.close()
+            self.assertEqual(other.wait(20), 0)
+        self.assertEqual(self.net.tables(), [f"table inet opensandbox-{self.instance}"], "only its own are removed")
+        self.assertIn("200 OK", self.one.attempt(WEB, 80))
+
+
+class Start(NetworkTest):
+    def refused(self, *arguments, wrapper=()):
+        done = subprocess.run([*wrapper, launcher.LAUNCHER, "--listen", self.path, "--state", self.state, "--execd",
+                               self.execd, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=60)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        return done.stdout
+
+    def test_forwarding_is_turned_on(self):
+        self.assertEqual(self.net.host.run("cat", "/proc/sys/net/ipv4/ip_forward"), "0\n")
+        self.start()
+        self.assertEqual(self.net.host.run("cat", "/proc/sys/net/ipv4/ip_forward"), "1\n")
+        self.assertIn("turned on net.ipv4.ip_forward", self.log)
+        self.crash()
+        self.start()
+        self.assertNotIn("ip_forward", self.log)
+
+    def test_none_changes_nothing(self):
+        self.start("--network", "none")
+        self.assertEqual(self.net.tables(), [])
+        self.assertEqual(self.net.host.run("cat", "/proc/sys/net/ipv4/ip_forward"), "0\n")
+
+    def test_pools_that_are_not_free(self):
+        self.net.host.ip("route", "add", "10.1.0.0/16", "via", OUTSIDE)
+        self.net.host.ip("route", "add", "10.9.0.0/16", "via", OUTSIDE, "table", "52")
+        for pool, said in (("10.0.0.0/13", "10.1.0.0/16 on uplink"), ("10.1.2.0/24", "10.1.0.0/16"),
+                           ("192.0.2.0/24", f"{HOST_SECOND}/32 on lo"), ("203.0.113.0/28", "203.0.113.0/24"),
+                           ("10.9.0.0/28", "10.9.0.0/16")):
+            out = self.refused("--network", "nat", "--network-pool", pool, wrapper=self.net.host.enter)
+            self.assertIn("network mode nat cannot be had", out)
+            self.assertIn(f"the pool {pool} overlaps the machine's route to {said}", out)
+            self.assertEqual(self.net.tables(), [])
+        # halves of a default route are no more in the way than the whole
+        self.net.host.ip("route", "add", "0.0.0.0/1", "via", OUTSIDE)
+        self.start("--network", "auto", "--network-pool", "10.2.0.0/16")
+        self.assertIn("network nat", self.log)
+        self.crash()
+        self.start("--network", "auto", "--network-pool", "10.1.2.0/24")
+        self.assertIn("sandboxes have no network: the pool 10.1.2.0/24 overlaps", self.log)
+        self.assertIn("network none", self.log)
+        self.crash()
+        self.start()  # with the rules to be removed
+
+    def test_without_nft(self):
+        hide = ("unshare", "-m", "sh", "-c", "for at in /usr/sbin /sbin; do mount --bind /dev/null $at/nft; done;"
+                ' exec "$@"', "sh")
+        out = self.refused("--network", "nat", wrapper=(*self.net.host.enter, *hide))
+        self.assertIn("the program nft is not installed", out)
+        self.start("--network", "auto", wrapper=hide)
+        self.assertIn("sandboxes have no network: the program nft is not installed", self.log)
+
+    def fake_nft(self, script):
+        path = os.path.join(self.dir, "nft")
+        with open(path, "w") as file:
+            file.write("#!/bin/sh\n" + script)
+        os.chmod(path, 0o755)
+        return ("unshare", "-m", "sh", "-c", f"mount --bind {path} /usr/sbin/nft; exec \"$@\"", "sh")
+
+    def test_nft_that_fails(self):
+        wrapper = self.fake_nft("echo /dev/stdin:7:1-20: Error: No such wonder >&2; echo more >&2; exit 1\n")
+        out = self.refused("--network", "nat", wrapper=(*self.net.host.enter, *wrapper))
+        self.assertIn("nft refused the rules: No such wonder", out)
+        self.assertNotIn("more", out)
+
+    def test_nft_that_fails_to_end_and_what_it_is_given(self):
+        wrapper = self.fake_nft(f"set > {self.dir}/env; cat >&2; yes | head -c 1000000 >&2; kill -9 $$\n")
+        out = self.refused("--network", "nat", wrapper=(*self.net.host.enter, *wrapper))
+        self.assertIn("cannot run nft", out)
+        with open(f"{self.dir}/env") as file:
+            self.assertNotIn("HOME=", file.read())
+
+
+if __name__ == "__main__":
+    launcher.main()
