@@ -1,12 +1,15 @@
 """Network mode nat: sandboxes reach the world beyond the host and nothing else, and nobody reaches them."""
 import contextlib
+import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
 import sys
 import threading
 import time
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
@@ -281,6 +284,87 @@ class Rules(NetworkTest):
             self.assertEqual(other.wait(20), 0)
         self.assertEqual(self.net.tables(), [f"table inet opensandbox-{self.instance}"], "only its own are removed")
         self.assertIn("200 OK", self.one.attempt(WEB, 80))
+
+
+class Firewalls(NetworkTest):
+    """Rules of others that drop what they do not know: found by `check`, whose advice lets sandboxes through."""
+
+    def setUp(self):
+        super().setUp()
+        self.start("--slots", "0")
+        self.one = self.by_hand(101)
+        self.addCleanup(self.remove_hand_made)
+
+    def row(self, name="firewall"):
+        done = subprocess.run([*self.net.host.enter, launcher.LAUNCHER, "check", "--state", self.state, "--dns", DNS,
+                               "-o", "json"], stdout=subprocess.PIPE, timeout=60)
+        [row] = [row for row in json.loads(done.stdout)["results"] if row["name"] == name]
+        return row
+
+    def try_rules(self, rules, undo, manager, advice):
+        self.assertIn("200 OK", self.one.attempt(WEB, 80), "a control")
+        self.net.host.run("sh", "-ec", rules)
+        try:
+            self.assertEqual(self.one.attempt(WEB, 80, timeout=0.5), "timeout")
+            row = self.row()
+            self.assertEqual(row["found"], "no", row)
+            self.assertIn(manager, row["detail"])
+            self.assertIn(advice, row["advice"])
+            self.assertEqual(self.row("nat")["found"], "partly")
+            self.net.host.run("sh", "-ec", row["advice"])
+            self.assertIn("200 OK", self.one.attempt(WEB, 80), row["advice"])
+            self.assertEqual(self.row()["found"], "yes", "and it is seen")
+        finally:
+            self.net.host.run("sh", "-ec", undo)
+
+    def test_none(self):
+        self.assertEqual(self.row()["found"], "yes")
+
+    def test_docker(self):
+        self.try_rules("iptables -N DOCKER-USER; iptables -A DOCKER-USER -j RETURN; iptables -P FORWARD DROP;"
+                       "iptables -A FORWARD -j DOCKER-USER; iptables -A FORWARD -o docker0 -m conntrack --ctstate"
+                       " RELATED,ESTABLISHED -j ACCEPT", "nft delete table ip filter", "Docker: chain FORWARD",
+                       f"iptables -I DOCKER-USER -i {self.prefix}+ -o uplink -j ACCEPT")
+
+    def test_iptables(self):
+        self.try_rules("iptables -A FORWARD -i eth7 -j ACCEPT; iptables -A FORWARD -j DROP",
+                       "nft delete table ip filter", "iptables: chain FORWARD", f"iptables -I FORWARD -i {self.prefix}+")
+
+    def test_legacy_iptables(self):
+        if not shutil.which("iptables-legacy"):
+            self.skipTest("there is no iptables-legacy")
+        if subprocess.run([*self.net.host.enter, "iptables-legacy", "-L"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("the kernel has no older iptables")
+        # the advice says iptables, which is whichever the administrator uses
+        with open(os.path.join(self.dir, "iptables"), "w") as file:
+            file.write('#!/bin/sh\nexec iptables-legacy "$@"\n')
+        os.chmod(file.name, 0o755)
+        with unittest.mock.patch.dict(os.environ, PATH=f"{self.dir}:{os.environ['PATH']}"):
+            self.try_rules("iptables -P FORWARD DROP", "iptables -P FORWARD ACCEPT; iptables -F FORWARD",
+                           "iptables: chain FORWARD", f"iptables -I FORWARD -i {self.prefix}+")
+
+    def test_nft(self):
+        self.try_rules("nft 'table inet strict { chain passing { type filter hook forward priority 10; policy drop;"
+                       " iifname \"eth7\" accept comment \"known\"; }; }'", "nft delete table inet strict",
+                       "nft: chain passing of table inet strict", "nft 'insert rule inet strict passing")
+
+    def test_ones_that_do_not_drop(self):
+        self.net.host.run("nft", """
+            table inet loose {
+                chain passing {
+                    type filter hook forward priority 10
+                    ip daddr 192.0.2.77 drop
+                    ct state invalid drop
+                }
+                chain input {
+                    type filter hook input priority 0; policy drop;
+                    ct state established accept
+                }
+            }""")
+        self.assertEqual(self.row()["found"], "yes")
+        self.assertIn("200 OK", self.one.attempt(WEB, 80))
+        self.net.host.run("nft", "delete", "table", "inet", "loose")
 
 
 class Start(NetworkTest):
