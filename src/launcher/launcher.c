@@ -61,10 +61,12 @@ static int watch_signals(struct launcher *launcher, struct error *err)
  * gone. An image that cannot be built is no reason not to serve those. */
 static void prepare_image(struct launcher *launcher)
 {
-    if (launcher->sandboxes.running > 0 && image_host_exists(launcher->state.launcher_fd))
-        return;
-    if (image_host_build(launcher->state.launcher_fd, "/", &launcher->image_error) < 0)
+    int dir_fd = launcher->state.launcher_fd;
+    const char *resolv = launcher->nat.on ? launcher->nat.resolv : IMAGE_HOST_RESOLV;
+    if ((launcher->sandboxes.running == 0 || !image_host_exists(dir_fd)) &&
+        image_host_build(dir_fd, "/", resolv, &launcher->image_error) < 0)
         log_error("%s", launcher->image_error.message);
+    image_host_resolv(dir_fd, launcher->image_resolv, sizeof(launcher->image_resolv));
 }
 
 static void log_start(const struct launcher *launcher)

@@ -10,6 +10,7 @@
 #include "launcher/disk_change.h"
 #include "launcher/idrange.h"
 #include "launcher/images.h"
+#include "launcher/link_pool.h"
 #include "launcher/loop.h"
 #include "launcher/meter.h"
 #include "launcher/nat.h"
@@ -33,8 +34,10 @@ struct launcher {
     struct disk_changes disk_changes;
     struct seccomp_filter filter;
     struct idrange ranges;
+    struct link_pool link_pool;
     struct images images;
-    struct error image_error; /* why there is no host image; code ERR_OK when there is */
+    struct error image_error;          /* why there is no host image; code ERR_OK when there is */
+    char image_resolv[NAT_RESOLV_MAX]; /* what it has as /etc/resolv.conf */
     struct sandboxes sandboxes;
     struct meters meters;
     struct slots slots;

@@ -47,6 +47,11 @@ static int make_cgroup_namespace(struct slot_context *slot)
 static int make_namespaces(struct slot_context *slot)
 {
     int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
+    if (slot->plan.link != NULL) {
+        slot->host_network_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+        if (slot->host_network_fd < 0)
+            return -errno;
+    }
     if (slot->plan.network_fd < 0)
         flags |= CLONE_NEWNET;
     else if (setns(slot->plan.network_fd, CLONE_NEWNET) < 0)
@@ -151,6 +156,23 @@ static int make_user_namespace(struct slot_context *slot)
     return r;
 }
 
+/* The device is made from the host's side, since half of it is there. */
+static int make_link(struct slot_context *slot)
+{
+    AUTO_CLOSE int inside = openat(slot->proc_fd, "self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (inside < 0)
+        return -errno;
+    int r = link_prepare_inside(slot->proc_fd);
+    if (r < 0)
+        return r;
+    if (setns(slot->host_network_fd, CLONE_NEWNET) < 0)
+        return -errno;
+    r = link_make(slot->plan.link, slot->proc_fd, inside);
+    if (setns(inside, CLONE_NEWNET) < 0)
+        return -errno; /* which ends the slot: it must not go on here */
+    return r < 0 ? r : link_finish_inside(slot->plan.link);
+}
+
 /* One that another sandbox had is as good as new when nothing has ever happened in it. */
 static int set_up_network(struct slot_context *slot)
 {
@@ -163,6 +185,9 @@ static int set_up_network(struct slot_context *slot)
             return -errno;
     }
     r = network_set_up(slot->proc_fd);
+    if (r == 0 && slot->plan.shape->network == MESSAGE_NETWORK_NAT)
+        r = slot->plan.link != NULL ? make_link(slot) : -ENOSPC;
+    slot->host_network_fd = fd_close(slot->host_network_fd);
     if (r == 0)
         r = network_print(slot->proc_fd, &slot->network_print);
     slot->flags |= SLOT_NEW_NETWORK;

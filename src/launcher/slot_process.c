@@ -144,6 +144,7 @@ void slot_process_run(const struct slot_plan *plan)
         .upper_fd = -1,
         .root_fd = -1,
         .image_fd = -1,
+        .host_network_fd = -1,
     };
     int r = slot_follow_launcher(&slot);
     if (r == 0)
