@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "launcher/address.h"
 #include "launcher/nat_internal.h"
 #include "launcher/nat_resolv.h"
 #include "launcher/nat_rules.h"

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/macros.h"
 #include "base/str.h"
-#include "launcher/address.h"
 #include "launcher/nat.h"
 
 #define LINE_MAX_   1024

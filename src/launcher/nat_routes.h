@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "launcher/address.h"
+#include "base/address.h"
 
 struct nat_route {
     struct address_network to;

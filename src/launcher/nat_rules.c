@@ -19,8 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/mem.h"
-#include "launcher/address.h"
 #include "launcher/program.h"
 
 #define ERROR_TEXT_MAX 4096

@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/address.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "launcher/address.h"
 #include "launcher/images.h"
 
 #define OPTIONS_SLOTS_MIN     4 /* of the default */

@@ -1,12 +1,18 @@
 """Network mode nat: sandboxes reach the world beyond the host and nothing else, and nobody reaches them."""
+import concurrent.futures
 import contextlib
+import json
 import os
+import re
+import shutil
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
 import time
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
@@ -15,15 +21,14 @@ from launcher import LauncherTest, eventually  # noqa: E402
 from testnet import (DNS, HOST, HOST6, HOST_PORT, HOST_SECOND, METADATA, OUTSIDE, WEB, WEB_NAME,  # noqa: E402
                      TestNet, Web)
 
-REFUSED = ("EHOSTUNREACH", "timeout", "ENETUNREACH", "ECONNREFUSED", "EACCES")
+REFUSED = ("EHOSTUNREACH", "timeout", "ENETUNREACH", "ECONNREFUSED", "EACCES", "EPERM")
 
 
 class NetworkTest(LauncherTest):
     """A launcher in the host namespace of a small internet."""
-    mtu = 1500
 
     def setUp(self):
-        self.net = TestNet(self.mtu)
+        self.net = TestNet()
         self.addCleanup(self.net.close)
         super().setUp()
 
@@ -223,32 +228,6 @@ class Rules(NetworkTest):
         self.assertGreater(held, 3500)
         self.assertIn("200 OK", self.two.attempt(WEB, 80), "the neighbour goes on")
 
-    def test_a_restart_leaves_no_gap(self):
-        """While rules are replaced again and again, connections go on and nothing gets through."""
-        stop, got = threading.Event(), []
-        with contextlib.closing(self.one.open()) as one:
-            one.settimeout(5)
-            one.connect((WEB, 80))
-
-            def intrude():
-                with contextlib.closing(self.one.open(socket.SOCK_DGRAM)) as other:
-                    while not stop.is_set():
-                        with contextlib.suppress(OSError):
-                            other.sendto(b"x", (HOST, HOST_PORT))
-                        got.append(1)
-
-            thread = threading.Thread(target=intrude)
-            thread.start()
-            for _ in range(5):
-                self.crash()
-                self.start("--slots", "0")
-            stop.set()
-            thread.join()
-            one.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            self.assertIn(b"200 OK", one.recv(4096))
-        self.assertGreater(len(got), 100)
-        self.assertEqual(self.net.heard, [])
-
     def test_two_instances_do_not_meet(self):
         state = os.path.join(self.dir, "other")
         path = os.path.join(self.dir, "other.socket")
@@ -282,6 +261,275 @@ class Rules(NetworkTest):
             self.assertEqual(other.wait(20), 0)
         self.assertEqual(self.net.tables(), [f"table inet opensandbox-{self.instance}"], "only its own are removed")
         self.assertIn("200 OK", self.one.attempt(WEB, 80))
+
+
+NAT = 1
+# Says what a TCP client gets. Names are resolved as every program does it.
+FETCH = "exec 3<>/dev/tcp/{}/{} && printf 'GET /{} HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
+LISTEN = ("python3 -c 'import socket, sys; s = socket.socket(socket.AF_INET, getattr(socket, sys.argv[1]));"
+          " s.bind((\"0.0.0.0\", int(sys.argv[2])));\nif sys.argv[1] == \"SOCK_STREAM\": s.listen()\n"
+          "while True:\n  if sys.argv[1] == \"SOCK_STREAM\": s.accept()[0].send(b\"inside\")\n"
+          "  else: s.sendto(b\"inside\", s.recvfrom(99)[1])' {} {} >/dev/null 2>&1 &")
+
+
+# Asks all at once and says who answered; first the web server, by its name.
+ASK = """
+import select, socket, sys
+with socket.create_connection(("web.example", 80), 5) as web:
+    web.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+    print("web.example" if b"outside" in web.makefile("rb").read() else "no web", flush=True)
+waiting = {}
+for word in sys.argv[2:]:
+    kind, target, port = word.split(",")
+    one = socket.socket(2, 1 if kind == "tcp" else 2, 1 if kind == "ping" else 0)
+    one.setblocking(False)
+    try:
+        one.connect((target, int(port)))
+        one.send(bytes([8]) + bytes(7))
+    except BlockingIOError:
+        pass
+    except OSError:
+        continue
+    waiting[one] = word.replace(",", " ")
+left = float(sys.argv[1])
+while waiting and left > 0:
+    streams = [one for one in waiting if one.type & 1 == 1]
+    ready = select.select([one for one in waiting if one not in streams], streams, [], 0.1)
+    left -= 0.1
+    for one in ready[0] + ready[1]:
+        try:
+            if one in ready[0]:
+                one.recv(99)
+            elif one.getsockopt(1, 4):
+                raise OSError
+            print(waiting[one])
+        except OSError:
+            pass
+        del waiting[one]
+"""
+
+
+class Sandboxes(NetworkTest):
+    """The same from sandboxes."""
+
+    def create(self, client=None, **options):
+        return (client or self.client).create(network=NAT, **options)[1]
+
+    def inside(self, path, command):
+        said, status = launcher.inside(path, f"bash -c \"$(cat <<'END'\n{command}\nEND\n)\" 2>&1")
+        return said, status
+
+    def address(self, path):
+        said, _ = self.inside(path, "hostname -I 2>/dev/null || cat /proc/net/fib_trie")
+        [address] = set(re.findall(r"100\.64\.\d+\.\d+", said))
+        return address
+
+    def serve(self, path, port):
+        for kind in ("SOCK_STREAM", "SOCK_DGRAM"):
+            self.inside(path, LISTEN.format(kind, port))
+        said = eventually(lambda: "inside" in self.inside(path, FETCH.format("127.0.0.1", port, ""))[0])
+        self.assertTrue(said, "a control")
+
+    def reached(self, path, targets, seconds):
+        words = " ".join(",".join(map(str, target)) for target in targets)
+        said, _ = self.inside(path, f"exec /usr/bin/python3 -SEI - {seconds} {words} <<'PY'{ASK}PY")
+        return said.splitlines()
+
+    def start(self, *arguments, **options):
+        super().start(*arguments, **options)
+        self.client = self.connect()
+
+    def test_two_hundred_at_once(self):
+        """Each reaches the world by name; none reaches another, the host, or what is nobody's."""
+        self.start("--slots", "8")
+        boxes = [self.create() for _ in range(200)]
+        self.assertGreaterEqual(len([name for name in self.net.links() if name.startswith(self.prefix)]), 200)
+        for path in (boxes[0], boxes[199]):
+            self.serve(path, 5000)
+        addresses = [self.address(boxes[0]), self.address(boxes[199])]
+        closed = [(HOST, HOST_PORT), (HOST_SECOND, HOST_PORT), (METADATA, 80), ("100.64.0.1", 80)]
+
+        def visit(number):
+            others = [(address, 5000) for index, address in zip((0, 199), addresses) if index != number]
+            return self.reached(boxes[number], [("tcp", *target) for target in closed + others], 0.3)
+
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            for found in pool.map(visit, range(200)):
+                self.assertEqual(found, ["web.example"])
+        self.assertEqual(self.net.heard, [])
+
+    def test_what_it_sees(self):
+        self.start()
+        path = self.create()
+        said, _ = self.inside(path, "cat /etc/resolv.conf; cat /proc/net/if_inet6;"
+                              " python3 -c 'import socket; print(socket.getaddrinfo(\"web.example\", 80))'")
+        self.assertIn(f"nameserver {DNS}\n", said)
+        self.assertIn(f"('{WEB}', 80)", said)
+        self.assertNotIn("eth0", said)
+        said, _ = self.inside(path, FETCH.format(WEB, 80, "me"))
+        self.assertEqual(said.split()[-2], HOST)
+
+    def test_closed_to_udp_and_ping(self):
+        self.start()
+        one, two = self.create(), self.create()
+        self.serve(two, 5000)
+        targets = [HOST, HOST_SECOND, METADATA, "100.64.0.1", self.address(two), "224.0.0.1", "203.0.113.255"]
+        tried = [(kind, target, port) for target in (OUTSIDE, *targets) for kind, port in
+                 (("udp", 53), ("udp", 5000), ("udp", HOST_PORT), ("tcp", HOST_PORT), ("ping", 0))]
+        self.assertEqual(self.reached(one, tried, 1), ["web.example", f"ping {OUTSIDE} 0"])
+        self.assertEqual(self.net.heard, [])
+        self.assertEqual(self.inside(one, "python3 -c 'import socket; socket.socket(2, 3, 255)'")[1], 1, "raw")
+
+    def test_nobody_comes_in(self):
+        self.start()
+        path = self.create()
+        self.serve(path, 5000)
+        for namespace in (self.net.outside, self.net.host):
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                self.assertIn(namespace.attempt(self.address(path), 5000, kind, timeout=0.5), REFUSED)
+
+    def test_packets_are_as_large_as_the_uplinks(self):
+        self.net.host.ip("link", "set", "uplink", "mtu", "1280")
+        self.start()
+        said = self.inside(self.create(), "python3 -c 'import fcntl, socket, struct; print(struct.unpack(\"16si12x\","
+                           " fcntl.ioctl(socket.socket(), 0x8921, struct.pack(\"16s16x\", b\"eth0\")))[1])'")
+        self.assertEqual(said, ("1280\n", 0))
+
+    def test_big_transfers(self):
+        """Also where packets are smaller on the way than both ends think."""
+        self.start()
+        self.net.host.ip("link", "set", "uplink", "mtu", "1300")
+        path = self.create()
+        size = 32 << 20
+        self.assertEqual(self.inside(path, f"({FETCH.format(WEB, 80, f'bytes/{size}')}) | tail -c {size} | wc -c"),
+                         (f"{size}\n", 0))
+        said, _ = self.inside(path, f"exec 3<>/dev/tcp/{WEB}/80; printf 'POST / HTTP/1.0\\r\\nContent-Length: {size}"
+                              f"\\r\\n\\r\\n' >&3; head -c {size} /dev/zero >&3; cat <&3")
+        self.assertEqual(said.split()[-1], str(size))
+
+    def test_launchers_come_and_go(self):
+        self.start()
+        path = self.create()
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            self.crash(number)
+            self.assertEqual(self.net.tables(), [f"table inet opensandbox-{self.instance}"])
+            for _ in range(2):  # without a launcher, and with the next one
+                self.assertIn("200 OK", self.inside(path, FETCH.format(WEB, 80, ""))[0])
+                self.assertNotEqual(self.inside(path, f"timeout 0.5 bash -c 'exec 3<>/dev/tcp/{HOST}/{HOST_PORT}'")[1], 0)
+                if self.process.poll() is not None:
+                    self.start()
+            self.assertIn("200 OK", self.inside(self.create(), FETCH.format(WEB_NAME, 80, ""))[0])
+        self.assertEqual(self.net.heard, [])
+
+    def test_a_restart_leaves_no_gap(self):
+        """While rules are replaced again and again, connections go on and nothing gets through."""
+        self.start()
+        path = self.create()
+        script = (f"import os, socket\none = socket.create_connection(('{WEB}', 80))\n"
+                  "other = socket.socket(2, 2)\ncount = 0\nopen('/tmp/began', 'w')\n"
+                  "while not os.path.exists('/tmp/stop'):\n    count += 1\n"
+                  f"    try: other.sendto(b'x', ('{HOST}', {HOST_PORT}))\n    except OSError: pass\n"
+                  "one.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n')\n"
+                  "print(count, one.makefile().read())\nos.rename('/tmp/saying', '/tmp/said')\n")
+        self.inside(path, f"cat >/tmp/go.py <<'PY'\n{script}PY\npython3 -u /tmp/go.py >/tmp/saying 2>&1 &")
+        self.assertTrue(eventually(lambda: self.inside(path, "test -e /tmp/began")[1] == 0))
+        for _ in range(5):
+            self.crash()
+            self.start()
+        self.inside(path, "touch /tmp/stop")
+        self.assertTrue(eventually(lambda: self.inside(path, "test -e /tmp/said")[1] == 0))
+        said, _ = self.inside(path, "cat /tmp/said")
+        self.assertIn("200 OK", said)
+        self.assertGreater(int(said.split()[0]), 1000)
+        self.assertEqual(self.net.heard, [])
+
+    def test_none_beside_nat(self):
+        self.start()
+        _, path = self.client.create(network=0)
+        said, _ = self.inside(path, "cat /proc/net/dev; (" + FETCH.format(WEB, 80, "") + ")")
+        self.assertNotIn("eth0", said)
+        self.assertIn("unreachable", said)
+
+
+class Firewalls(NetworkTest):
+    """Rules of others that drop what they do not know: found by `check`, whose advice lets sandboxes through."""
+
+    def setUp(self):
+        super().setUp()
+        self.start("--slots", "0")
+        self.one = self.by_hand(101)
+        self.addCleanup(self.remove_hand_made)
+
+    def row(self, name="firewall"):
+        done = subprocess.run([*self.net.host.enter, launcher.LAUNCHER, "check", "--state", self.state, "--dns", DNS,
+                               "-o", "json"], stdout=subprocess.PIPE, timeout=60)
+        [row] = [row for row in json.loads(done.stdout)["results"] if row["name"] == name]
+        return row
+
+    def try_rules(self, rules, undo, manager, advice):
+        self.assertIn("200 OK", self.one.attempt(WEB, 80), "a control")
+        self.net.host.run("sh", "-ec", rules)
+        try:
+            self.assertEqual(self.one.attempt(WEB, 80, timeout=0.5), "timeout")
+            row = self.row()
+            self.assertEqual(row["found"], "no", row)
+            self.assertIn(manager, row["detail"])
+            self.assertIn(advice, row["advice"])
+            self.assertEqual(self.row("nat")["found"], "partly")
+            self.net.host.run("sh", "-ec", row["advice"])
+            self.assertIn("200 OK", self.one.attempt(WEB, 80), row["advice"])
+            self.assertEqual(self.row()["found"], "yes", "and it is seen")
+        finally:
+            self.net.host.run("sh", "-ec", undo)
+
+    def test_none(self):
+        self.assertEqual(self.row()["found"], "yes")
+
+    def test_docker(self):
+        self.try_rules("iptables -N DOCKER-USER; iptables -A DOCKER-USER -j RETURN; iptables -P FORWARD DROP;"
+                       "iptables -A FORWARD -j DOCKER-USER; iptables -A FORWARD -o docker0 -m conntrack --ctstate"
+                       " RELATED,ESTABLISHED -j ACCEPT", "nft delete table ip filter", "Docker: chain FORWARD",
+                       f"iptables -I DOCKER-USER -i {self.prefix}+ -o uplink -j ACCEPT")
+
+    def test_iptables(self):
+        self.try_rules("iptables -A FORWARD -i eth7 -j ACCEPT; iptables -A FORWARD -j DROP",
+                       "nft delete table ip filter", "iptables: chain FORWARD", f"iptables -I FORWARD -i {self.prefix}+")
+
+    def test_legacy_iptables(self):
+        if not shutil.which("iptables-legacy"):
+            self.skipTest("there is no iptables-legacy")
+        if subprocess.run([*self.net.host.enter, "iptables-legacy", "-L"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("the kernel has no older iptables")
+        # the advice says iptables, which is whichever the administrator uses
+        with open(os.path.join(self.dir, "iptables"), "w") as file:
+            file.write('#!/bin/sh\nexec iptables-legacy "$@"\n')
+        os.chmod(file.name, 0o755)
+        with unittest.mock.patch.dict(os.environ, PATH=f"{self.dir}:{os.environ['PATH']}"):
+            self.try_rules("iptables -P FORWARD DROP", "iptables -P FORWARD ACCEPT; iptables -F FORWARD",
+                           "iptables: chain FORWARD", f"iptables -I FORWARD -i {self.prefix}+")
+
+    def test_nft(self):
+        self.try_rules("nft 'table inet strict { chain passing { type filter hook forward priority 10; policy drop;"
+                       " iifname \"eth7\" accept comment \"known\"; }; }'", "nft delete table inet strict",
+                       "nft: chain passing of table inet strict", "nft 'insert rule inet strict passing")
+
+    def test_ones_that_do_not_drop(self):
+        self.net.host.run("nft", """
+            table inet loose {
+                chain passing {
+                    type filter hook forward priority 10
+                    ip daddr 192.0.2.77 drop
+                    ct state invalid drop
+                }
+                chain input {
+                    type filter hook input priority 0; policy drop;
+                    ct state established accept
+                }
+            }""")
+        self.assertEqual(self.row()["found"], "yes")
+        self.assertIn("200 OK", self.one.attempt(WEB, 80))
+        self.net.host.run("nft", "delete", "table", "inet", "loose")
 
 
 class Start(NetworkTest):

@@ -83,6 +83,10 @@ class Namespace:
     def ip(self, *words):
         return self.run("ip", *words)
 
+    def ip_all(self, *lines):
+        """Several at once: a process each takes its time."""
+        subprocess.run([*self.enter, "ip", "-batch", "-"], input="\n".join(lines), text=True, check=True)
+
     def call(self, work):
         return in_namespace(self.path, work)
 
@@ -163,7 +167,7 @@ class Threads:
         return server
 
     def start(self, server):
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
 
         def stop():
@@ -272,18 +276,22 @@ class TestNet:
         self.serve()
 
     def wire(self, mtu):
-        host, outside = self.host, self.outside
-        host.ip("link", "add", "uplink", "type", "veth", "peer", "name", "uplink", "netns", outside.holder.pid)
-        for namespace, address, address6 in ((host, HOST, HOST6), (outside, OUTSIDE, OUTSIDE6)):
-            namespace.ip("link", "set", "uplink", "mtu", mtu, "up")
-            namespace.ip("address", "add", f"{address}/24", "dev", "uplink")
-            namespace.ip("address", "add", f"{address6}/64", "dev", "uplink", "nodad")
-        host.ip("address", "add", f"{HOST_SECOND}/32", "dev", "lo")
-        host.ip("route", "add", "default", "via", OUTSIDE)
-        host.ip("route", "add", "169.254.0.0/16", "dev", "uplink")
-        for address in (WEB, DNS, METADATA):
-            outside.ip("address", "add", f"{address}/32", "dev", "uplink")
-        outside.ip("route", "add", POOL, "via", HOST)  # so that it could come in, were it let
+        self.host.ip_all(
+            f"link add uplink type veth peer name uplink netns {self.outside.holder.pid}",
+            f"link set uplink mtu {mtu} up",
+            f"address add {HOST}/24 dev uplink",
+            f"address add {HOST6}/64 dev uplink nodad",
+            f"address add {HOST_SECOND}/32 dev lo",
+            f"route add default via {OUTSIDE}",
+            "route add 169.254.0.0/16 dev uplink")
+        # a new namespace has the machine's setting
+        self.host.run("sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_forward")
+        self.outside.ip_all(
+            f"link set uplink mtu {mtu} up",
+            f"address add {OUTSIDE}/24 dev uplink",
+            f"address add {OUTSIDE6}/64 dev uplink nodad",
+            *(f"address add {address}/32 dev uplink" for address in (WEB, DNS, METADATA)),
+            f"route add {POOL} via {HOST}")  # so that it could come in, were it let
 
     def serve(self):
         self.threads.serve_http(self.outside.listen(WEB, 80), Web)
@@ -301,14 +309,11 @@ class TestNet:
     def connected(self, name, address, gateway="100.64.0.1", mtu=1500):
         """A namespace that is connected as a sandbox is, by hand: root in it can do what a sandbox cannot."""
         inside = self.namespace()
-        self.host.ip("link", "add", name, "mtu", mtu, "type", "veth", "peer", "name", "eth0", "netns",
-                     inside.holder.pid)
         mac = "02:00:00:00:00:01"
-        for namespace, device in ((self.host, name), (inside, "eth0")):
-            namespace.ip("link", "set", device, "address", mac, "arp", "off", "mtu", mtu, "up")
-        inside.ip("address", "add", f"{address}/32", "dev", "eth0")
-        inside.ip("route", "add", "default", "via", gateway, "dev", "eth0", "onlink")
-        self.host.ip("route", "add", f"{address}/32", "dev", name)
+        self.host.ip_all(f"link add {name} mtu {mtu} type veth peer name eth0 netns {inside.holder.pid}",
+                         f"link set {name} address {mac} arp off mtu {mtu} up", f"route add {address}/32 dev {name}")
+        inside.ip_all(f"link set eth0 address {mac} arp off mtu {mtu} up", f"address add {address}/32 dev eth0",
+                      f"route add default via {gateway} dev eth0 onlink")
         return inside
 
     def tables(self):

@@ -1,4 +1,4 @@
-#include "launcher/address.h"
+#include "base/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
