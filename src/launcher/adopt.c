@@ -168,5 +168,6 @@ int adopt_all(struct launcher *launcher, struct error *err)
         return r;
     remove_leftovers(launcher);
     cgroup_each(&launcher->cgroups, check_group, launcher);
+    link_pool_sweep(launcher);
     return 0;
 }

@@ -19,24 +19,28 @@
 #define ROWS_MAX      96
 
 const char check_usage[] =
-    "usage: opensandbox-launcher check [--state DIR] [--cgroup-parent NAME] [-o json]\n"
+    "usage: opensandbox-launcher check [--state DIR] [--cgroup-parent NAME]\n"
+    "                                  [--network-pool NET] [--dns ADDRESS] [-o json]\n"
     "\n"
     "Says what this machine offers and what is therefore on or off. Changes nothing.\n"
     "\n"
     "  --state DIR           where sandboxes are to live (default: " STATE_DEFAULT ")\n"
     "  --cgroup-parent NAME  where their control groups are to be made\n"
+    "  --network-pool NET    their IPv4 addresses, as the launcher is given them\n"
+    "  --dns ADDRESS         their name server, likewise (up to three)\n"
     "  -o FORMAT             text or json (default: text)\n"
     "\n"
     "Exit status: 0 sandboxes can run (what is off is listed), 1 they cannot, 2 wrong usage.\n";
 
 static const struct check_probe *const probe_lists[] = {
-    check_kernel_probes, check_namespace_probes, check_file_probes,    check_disk_probes,
-    check_cgroup_probes, check_network_probes,   check_machine_probes,
+    check_kernel_probes, check_namespace_probes, check_file_probes, check_disk_probes,
+    check_cgroup_probes, check_network_probes,   check_nat_probes,  check_machine_probes,
 };
 
 struct check_options {
     const char *state_dir;
     const char *cgroup_parent;
+    struct options network;
     bool json;
     bool help;
 };
@@ -44,6 +48,7 @@ struct check_options {
 static int parse_options(int argc, char **argv, struct check_options *ret, struct error *err)
 {
     *ret = (struct check_options){.state_dir = STATE_DEFAULT};
+    options_default_network(&ret->network);
     for (int i = 1; i < argc; i += 2) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (str_equal(name, "--help")) {
@@ -51,6 +56,7 @@ static int parse_options(int argc, char **argv, struct check_options *ret, struc
             return 0;
         }
         bool known = str_equal(name, "--state") || str_equal(name, "--cgroup-parent") ||
+                     str_equal(name, "--network-pool") || str_equal(name, "--dns") ||
                      str_equal(name, "-o");
         if (!known)
             return error_set(err, ERR_INVALID, "check: unknown argument '%s'; see check --help",
@@ -67,6 +73,9 @@ static int parse_options(int argc, char **argv, struct check_options *ret, struc
             if (!options_is_group_path(value))
                 return error_set(err, ERR_INVALID,
                                  "check: --cgroup-parent '%s' is not a relative group path", value);
+        } else if (!str_equal(name, "-o")) {
+            if (options_set_network(&ret->network, name, value, err) < 0)
+                return error_wrap(err, "check");
         } else if (str_equal(value, "json") || str_equal(value, "text")) {
             ret->json = str_equal(value, "json");
         } else {
@@ -207,6 +216,7 @@ int check_main(int argc, char **argv)
         .state_dir = options.state_dir,
         .cgroup_parent = options.cgroup_parent,
         .root = geteuid() == 0,
+        .network = &options.network,
     };
     snprintf(context.group, sizeof(context.group), "opensandbox-check-%d", (int)getpid());
     int signal_number;

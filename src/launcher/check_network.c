@@ -110,9 +110,9 @@ static void probe_veth(const struct check_context *context, struct check_result 
 #define SECTION "network"
 
 const struct check_probe check_network_probes[] = {
-    {SECTION, "nft", CHECK_NOTE, probe_nft, "what sandboxes may reach could be filtered",
+    {SECTION, "nft", CHECK_NOTE, probe_nft, "what sandboxes may reach can be filtered",
      "what sandboxes may reach cannot be filtered", "a kernel with CONFIG_NF_TABLES"},
-    {SECTION, "veth", CHECK_NOTE, probe_veth, "sandboxes could be connected",
+    {SECTION, "veth", CHECK_NOTE, probe_veth, "sandboxes can be connected",
      "sandboxes cannot be connected", "a kernel with CONFIG_VETH (modprobe veth)"},
     {0},
 };

@@ -8,6 +8,8 @@
 
 #include "launcher/check.h"
 
+struct options;
+
 struct check_context {
     const char *state_dir;     /* as it was given; need not exist */
     const char *cgroup_parent; /* or NULL */
@@ -16,7 +18,8 @@ struct check_context {
     char group[64];            /* name for a control group of ours */
     bool scratch_elsewhere;    /* not on the file system of the state directory */
     bool root;
-    const struct check_row *rows; /* of the probes before this one */
+    const struct options *network; /* of which the pool and the name servers count */
+    const struct check_row *rows;  /* of the probes before this one */
     size_t count;
 };
 
@@ -36,6 +39,7 @@ extern const struct check_probe check_file_probes[];
 extern const struct check_probe check_disk_probes[];
 extern const struct check_probe check_cgroup_probes[];
 extern const struct check_probe check_network_probes[];
+extern const struct check_probe check_nat_probes[];
 extern const struct check_probe check_machine_probes[];
 
 /* What a probe says. The last word counts; effect and advice replace those of the table. */

@@ -64,7 +64,6 @@ static const struct {
     {"group", etc_group},
     {"hosts", IMAGE_HOST_HOSTS},
     {"hostname", IMAGE_HOST_NAME "\n"},
-    {"resolv.conf", IMAGE_HOST_RESOLV},
     {"shells", "/bin/sh\n/bin/bash\n/usr/bin/sh\n/usr/bin/bash\n"},
     {"profile", "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
                 "if [ -d /etc/profile.d ]; then\n"
@@ -184,7 +183,7 @@ static int copy_localtime(int host_etc, int etc, struct error *err)
     return 0;
 }
 
-static int fill_etc(int host_fd, int root_fd, struct error *err)
+static int fill_etc(int host_fd, int root_fd, const char *resolv, struct error *err)
 {
     AUTO_CLOSE int host_etc = openat(host_fd, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int etc = openat(root_fd, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -196,11 +195,13 @@ static int fill_etc(int host_fd, int root_fd, struct error *err)
     for (size_t i = 0; i < ARRAY_LEN(etc_files) && r == 0; i++)
         r = copy_text(etc, etc_files[i].name, etc_files[i].text, err);
     if (r == 0)
+        r = copy_text(etc, "resolv.conf", resolv, err);
+    if (r == 0)
         r = make_link(etc, "mtab", "/proc/self/mounts", err);
     return r;
 }
 
-static int build_root(int host_fd, int root_fd, struct error *err)
+static int build_root(int host_fd, int root_fd, const char *resolv, struct error *err)
 {
     int r = make_dirs(root_fd, root_dirs, ARRAY_LEN(root_dirs), err);
     if (r == 0)
@@ -210,7 +211,7 @@ static int build_root(int host_fd, int root_fd, struct error *err)
     if (r == 0)
         r = make_link(root_fd, "var/lock", "/run/lock", err);
     if (r == 0)
-        r = fill_etc(host_fd, root_fd, err);
+        r = fill_etc(host_fd, root_fd, resolv, err);
     if (r == 0)
         r = image_host_packages(host_fd, root_fd, err);
     return r;
@@ -241,7 +242,7 @@ static int make_open(int dir_fd, const char *name, int *ret_fd, struct error *er
     return 0;
 }
 
-static int build_new(int dir_fd, int host_fd, struct error *err)
+static int build_new(int dir_fd, int host_fd, const char *resolv, struct error *err)
 {
     AUTO_CLOSE int new_fd = -1, layer_fd = -1, root_fd = -1;
     int r = make_open(dir_fd, NEW_DIR, &new_fd, err);
@@ -250,7 +251,7 @@ static int build_new(int dir_fd, int host_fd, struct error *err)
     if (r == 0)
         r = make_open(layer_fd, IMAGE_HOST_ROOT, &root_fd, err);
     if (r == 0)
-        r = build_root(host_fd, root_fd, err);
+        r = build_root(host_fd, root_fd, resolv, err);
     if (r == 0)
         r = build_mask(layer_fd, err);
     return r;
@@ -261,14 +262,23 @@ bool image_host_exists(int dir_fd)
     return faccessat(dir_fd, IMAGE_HOST_LAYER, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-int image_host_build(int dir_fd, const char *host_root, struct error *err)
+void image_host_resolv(int dir_fd, char *ret, size_t size)
+{
+    CLEANUP(buf_done) struct buf text;
+    buf_init(&text, size - 1);
+    bool read = file_read_at(dir_fd, IMAGE_HOST_LAYER "/" IMAGE_HOST_ROOT "/etc/resolv.conf", &text,
+                             NULL) == 0;
+    snprintf(ret, size, "%s", read ? text.data : "");
+}
+
+int image_host_build(int dir_fd, const char *host_root, const char *resolv, struct error *err)
 {
     AUTO_CLOSE int host_fd = open(host_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (host_fd < 0)
         return error_set_errno(err, errno, "cannot open '%s'", host_root);
     int r = file_remove_tree_at(dir_fd, NEW_DIR, err);
     if (r == 0)
-        r = build_new(dir_fd, host_fd, err);
+        r = build_new(dir_fd, host_fd, resolv, err);
     if (r < 0)
         return error_wrap(err, "cannot build the host image");
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/error.h"
 
@@ -24,8 +25,11 @@
 #define IMAGE_HOST_RESOLV "# This sandbox has no name servers.\n"
 
 /* Build it anew below dir_fd from the tree at host_root ("/"; tests have another). The one before
- * must not be the lower directory of a living sandbox. ERR_UNSUPPORTED when the host keeps programs
- * outside of /usr. */
-int image_host_build(int dir_fd, const char *host_root, struct error *err);
+ * must not be the lower directory of a living sandbox. `resolv` is its /etc/resolv.conf.
+ * ERR_UNSUPPORTED when the host keeps programs outside of /usr. */
+int image_host_build(int dir_fd, const char *host_root, const char *resolv, struct error *err);
+
+/* What the one there is has as /etc/resolv.conf; "" when that cannot be told. */
+void image_host_resolv(int dir_fd, char *ret, size_t size);
 
 bool image_host_exists(int dir_fd);

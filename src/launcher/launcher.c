@@ -61,21 +61,24 @@ static int watch_signals(struct launcher *launcher, struct error *err)
  * gone. An image that cannot be built is no reason not to serve those. */
 static void prepare_image(struct launcher *launcher)
 {
-    if (launcher->sandboxes.running > 0 && image_host_exists(launcher->state.launcher_fd))
-        return;
-    if (image_host_build(launcher->state.launcher_fd, "/", &launcher->image_error) < 0)
+    int dir_fd = launcher->state.launcher_fd;
+    const char *resolv = launcher->nat.on ? launcher->nat.resolv : IMAGE_HOST_RESOLV;
+    if ((launcher->sandboxes.running == 0 || !image_host_exists(dir_fd)) &&
+        image_host_build(dir_fd, "/", resolv, &launcher->image_error) < 0)
         log_error("%s", launcher->image_error.message);
+    image_host_resolv(dir_fd, launcher->image_resolv, sizeof(launcher->image_resolv));
 }
 
 static void log_start(const struct launcher *launcher)
 {
     const struct cgroups *groups = &launcher->cgroups;
-    log_info("serving %s, instance %s, cgroup v%d (memory %s, cpu %s, pids %s, io %s), %u slots",
+    log_info("serving %s, instance %s, cgroup v%d (memory %s, cpu %s, pids %s, io %s), network %s, "
+             "%u slots",
              launcher->state.path, launcher->state.instance, groups->v2 ? 2 : 1,
              groups->of[CGROUP_MEMORY] >= 0 ? "yes" : "no",
              groups->of[CGROUP_CPU] >= 0 ? "yes" : "no",
              groups->of[CGROUP_PIDS] >= 0 ? "yes" : "no", groups->of[CGROUP_IO] >= 0 ? "yes" : "no",
-             launcher->options.slots);
+             launcher->nat.on ? "nat" : "none", launcher->options.slots);
 }
 
 /* Without it everything works, only slower. */
@@ -106,6 +109,8 @@ static int start(struct launcher *launcher, struct error *err)
         r = seccomp_filter_build(&launcher->filter, err);
     if (r == 0)
         disk_open(&launcher->disks, &launcher->state);
+    if (r == 0) /* before anything that could have an interface */
+        r = nat_open(&launcher->nat, options, &launcher->state, err);
     if (r == 0)
         r = adopt_all(launcher, err);
     if (r < 0)
@@ -120,11 +125,20 @@ static int start(struct launcher *launcher, struct error *err)
         return r;
     log_start(launcher);
     slot_pump(launcher);
+    launcher->served = true;
     return 0;
+}
+
+/* Living sandboxes need the rules, also those that a start which failed has not come to know. */
+static bool is_last(const struct launcher *launcher)
+{
+    return launcher->served && launcher->sandboxes.running == 0 &&
+           launcher->sandboxes.queued == 0 && remove_is_idle(launcher);
 }
 
 static void stop(struct launcher *launcher)
 {
+    bool last = is_last(launcher);
     launcher->loop.stop = true;
     peer_close_all(launcher);
     disk_change_forget_all(launcher);
@@ -133,6 +147,7 @@ static void stop(struct launcher *launcher)
     remove_done(launcher);
     meter_save_all(launcher);
     sandbox_free_all(launcher);
+    nat_close(&launcher->nat, last);
     seccomp_filter_done(&launcher->filter);
     cgroup_close(&launcher->cgroups);
     launcher->quick_fd = fd_close(launcher->quick_fd);

@@ -10,8 +10,10 @@
 #include "launcher/disk_change.h"
 #include "launcher/idrange.h"
 #include "launcher/images.h"
+#include "launcher/link_pool.h"
 #include "launcher/loop.h"
 #include "launcher/meter.h"
+#include "launcher/nat.h"
 #include "launcher/options.h"
 #include "launcher/peer.h"
 #include "launcher/remove.h"
@@ -27,12 +29,15 @@ struct launcher {
     struct state state;
     struct cgroups cgroups;
     int quick_fd; /* of cgroup_quick_open(), or -1 */
+    struct nat nat;
     struct disks disks;
     struct disk_changes disk_changes;
     struct seccomp_filter filter;
     struct idrange ranges;
+    struct link_pool link_pool;
     struct images images;
-    struct error image_error; /* why there is no host image; code ERR_OK when there is */
+    struct error image_error;          /* why there is no host image; code ERR_OK when there is */
+    char image_resolv[NAT_RESOLV_MAX]; /* what it has as /etc/resolv.conf */
     struct sandboxes sandboxes;
     struct meters meters;
     struct slots slots;
@@ -44,6 +49,7 @@ struct launcher {
     struct loop_timer idle_timer; /* time a new launcher gives its first peer */
     uint32_t open_files;          /* what a process of a sandbox may have that asks for no limit */
     bool unmapped_logged;
+    bool served; /* the start was a whole one: what is not known to us does not exist */
 };
 
 /* Start, serve until there is nothing left to do or a signal comes, stop. */

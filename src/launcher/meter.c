@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "launcher/fields.h"
 #include "launcher/launcher.h"
+#include "launcher/link.h"
 #include "launcher/process.h"
 
 #define SAVE_MS   60000u
@@ -77,17 +78,18 @@ void meter_format(const struct meter *meter, struct buf *text)
 {
     const struct cgroup_usage *usage = &meter->usage;
     buf_printf(text,
-               "opensandbox-usage 1\nread %" PRIu64 "\nread-unix %" PRIu64 "\nmib-ms %" PRIu64
+               "opensandbox-usage 2\nread %" PRIu64 "\nread-unix %" PRIu64 "\nmib-ms %" PRIu64
                "\nrest %" PRIu64 "\ncpu-ns %" PRIu64 "\nmemory %" PRIu64 "\npeak %" PRIu64 "\n",
                meter->read_ms, meter->read_unix_ms, meter->memory_mib_ms, meter->memory_rest,
                usage->cpu_ns, usage->memory_bytes, usage->memory_peak_bytes);
     buf_printf(text,
                "read-bytes %" PRIu64 "\nwrite-bytes %" PRIu64 "\nread-ops %" PRIu64
                "\nwrite-ops %" PRIu64 "\noom %" PRIu64 "\nmemory-refused %" PRIu64
-               "\npids-refused %" PRIu64 "\nthrottled %" PRIu64 "\npids %" PRIu32 "\n",
+               "\npids-refused %" PRIu64 "\nthrottled %" PRIu64 "\npids %" PRIu32
+               "\nnet-rx %" PRIu64 "\nnet-tx %" PRIu64 "\n",
                usage->io_read_bytes, usage->io_write_bytes, usage->io_read_ops, usage->io_write_ops,
                usage->oom_kills, usage->memory_refused, usage->pids_refused, usage->cpu_throttled,
-               usage->pids);
+               usage->pids, meter->net_rx_bytes, meter->net_tx_bytes);
 }
 
 int meter_parse(const char *text, size_t length, struct meter *ret, struct error *err)
@@ -117,10 +119,13 @@ int meter_parse(const char *text, size_t length, struct meter *ret, struct error
     };
     const char *at = text;
     uint32_t version = 0;
-    bool taken = fields_take_u32(&at, "opensandbox-usage", 1, &version) && version == 1;
+    bool taken = fields_take_u32(&at, "opensandbox-usage", 2, &version) && version >= 1;
     for (size_t i = 0; i < ARRAY_LEN(numbers) && taken; i++)
         taken = fields_take_number(&at, numbers[i].name, UINT64_MAX, numbers[i].value);
     taken = taken && fields_take_u32(&at, "pids", UINT32_MAX, &usage->pids);
+    if (version > 1)
+        taken = taken && fields_take_number(&at, "net-rx", UINT64_MAX, &meter.net_rx_bytes) &&
+                fields_take_number(&at, "net-tx", UINT64_MAX, &meter.net_tx_bytes);
     if (!taken || at != text + length || meter.memory_rest >> MIB_SHIFT != 0)
         return error_set(err, ERR_INVALID, "the file of its usage is damaged");
     *ret = meter;
@@ -207,6 +212,17 @@ static void read_disk(struct sandbox *sandbox)
         record->limits_hit |= MESSAGE_HIT_DISK;
 }
 
+/* Its own end of the device counts from its own point of view, and from zero: a network over which
+ * somebody has talked is not given to another one. */
+static void read_network(struct sandbox *sandbox)
+{
+    uint64_t rx, tx;
+    if (sandbox->counters_fd < 0 || link_read_counters(sandbox->counters_fd, &rx, &tx) < 0)
+        return;
+    keep_greatest(&sandbox->meter.net_rx_bytes, rx);
+    keep_greatest(&sandbox->meter.net_tx_bytes, tx);
+}
+
 void meter_read(struct sandbox *sandbox)
 {
     struct cgroup_usage usage = {0};
@@ -214,6 +230,7 @@ void meter_read(struct sandbox *sandbox)
     if (cgroup_usage(&sandbox->launcher->cgroups, sandbox->record.cgroup, &usage) < 0)
         return; /* what was read before stands, with its time */
     read_disk(sandbox);
+    read_network(sandbox);
     uint64_t now = clock_monotonic_ms();
     meter_add(meter, &usage, now);
     meter->read_unix_ms = (uint64_t)clock_unix_ms();

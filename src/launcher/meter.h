@@ -25,7 +25,8 @@ struct meter {
     struct cgroup_usage usage; /* as last read; what counts never falls */
     uint64_t read_ms;          /* of the monotonic clock; 0: never */
     uint64_t read_unix_ms;
-    uint64_t disk_bytes;    /* used, as last read; 0: no disk limit */
+    uint64_t disk_bytes; /* used, as last read; 0: no disk limit */
+    uint64_t net_rx_bytes, net_tx_bytes;
     uint64_t memory_mib_ms; /* the integral, in mebibyte-milliseconds ... */
     uint64_t memory_rest;   /* ... and what is left of it, in byte-milliseconds: under a mebibyte */
     uint64_t saved_ms;
@@ -50,4 +51,5 @@ unsigned meter_hits(const struct meter *meter); /* MESSAGE_HIT_* */
 /* The parts, without clock and files. */
 void meter_add(struct meter *meter, const struct cgroup_usage *usage, uint64_t now_ms);
 void meter_format(const struct meter *meter, struct buf *text);
+/* Accepts what version 1 of it wrote, too: without the network. */
 int meter_parse(const char *text, size_t length, struct meter *ret, struct error *err);

@@ -39,6 +39,15 @@ const char options_usage[] =
     "  --spare-seconds N     keep networks and control groups of removed sandboxes for so long, "
     "for\n"
     "                        new ones; 0 to 3600, 0: not at all (default: 10)\n"
+    "  --network MODE        auto, nat or none: the network sandboxes can have besides none; "
+    "auto:\n"
+    "                        nat where this machine allows it; nat: or do not start (default: "
+    "auto)\n"
+    "  --network-pool NET    IPv4 addresses for sandboxes, as ADDRESS/BITS with 8 to 28 bits; must "
+    "be\n"
+    "                        nobody else's (default: " OPTIONS_POOL_DEFAULT ")\n"
+    "  --dns ADDRESS         a name server for sandboxes, IPv4 (up to three; default: the "
+    "host's)\n"
     "  --cgroup-parent NAME  make our control group below this one\n"
     "  --quick-moves Y       yes or no: have the kernel move processes between control\n"
     "                        groups without delay, for the whole machine (default: yes)\n"
@@ -120,7 +129,9 @@ static int set_option(struct options *options, const char *name, const char *val
             r = error_set(err, ERR_INVALID, "--log-level '%s' is not debug, info, warn or error",
                           value);
     } else {
-        r = error_set(err, ERR_INVALID, "unknown option '%s'; see --help", name);
+        r = options_set_network(options, name, value, err);
+        if (r == 1)
+            r = error_set(err, ERR_INVALID, "unknown option '%s'; see --help", name);
     }
     return r;
 }
@@ -170,6 +181,7 @@ int options_parse(int argc, char **argv, struct options *ret, struct error *err)
         .log_format = LOG_PEOPLE,
         .log_level = LOG_INFO,
     };
+    options_default_network(&options);
     for (int i = 1; i < argc; i += 2) {
         if (str_equal(argv[i], "--help") || str_equal(argv[i], "--version")) {
             options.help = str_equal(argv[i], "--help");

@@ -125,8 +125,11 @@ static void welcome(struct launcher *launcher, struct peer_reply reply)
     union message message;
     message_init(&message, MESSAGE_WELCOME, reply.sequence);
     message.welcome.networks = 1u << MESSAGE_NETWORK_NONE;
-    snprintf(message.welcome.network_reason, sizeof(message.welcome.network_reason),
-             "this launcher has no network mode but none");
+    if (launcher->nat.on)
+        message.welcome.networks |= 1u << MESSAGE_NETWORK_NAT;
+    else
+        snprintf(message.welcome.network_reason, sizeof(message.welcome.network_reason), "%s",
+                 launcher->nat.reason);
     peer_send(launcher, reply, &message);
 }
 

@@ -12,13 +12,14 @@
 #include "base/mem.h"
 #include "launcher/fields.h"
 #include "launcher/idrange.h"
+#include "launcher/link_pool.h"
 #include "runtime/native/message.h"
 
 void record_format(const struct record *record, struct buf *text)
 {
     const struct message_limits *limits = &record->limits;
     buf_printf(text,
-               "opensandbox-record 2\n"
+               "opensandbox-record 3\n"
                "id %s\npid %d\nstart %" PRIu64 "\nboot %s\nrange %u\ncgroup %s\nimage %s\n"
                "read-only %u\nfrozen %u\nlimits-known %u\n",
                record->id, (int)record->pid, record->start_ticks, record->boot_id, record->range,
@@ -32,9 +33,10 @@ void record_format(const struct record *record, struct buf *text)
                limits->io_read_iops, limits->io_write_iops, limits->cpu_millis, limits->pids,
                limits->open_files);
     buf_printf(text,
-               "created %" PRIu64 "\ndeadline %" PRIu64 "\nreason %u\nstatus %d\noom %u\nhit %u\n",
+               "created %" PRIu64 "\ndeadline %" PRIu64
+               "\nreason %u\nstatus %d\noom %u\nhit %u\nnetwork %u\n",
                record->created_unix_ms, record->deadline_unix_ms, record->exit_reason,
-               record->exit_status, record->oom_kills, record->limits_hit);
+               record->exit_status, record->oom_kills, record->limits_hit, record->network);
 }
 
 static bool in_range(const struct record *record)
@@ -102,6 +104,12 @@ static bool take_version_2(const char **at, struct record *record)
            fields_take_u32(at, "hit", UINT32_MAX, &record->limits_hit);
 }
 
+static bool take_version_3(const char **at, struct record *record)
+{
+    return take_version_2(at, record) &&
+           fields_take_u32(at, "network", LINK_POOL_MAX, &record->network);
+}
+
 int record_parse(const char *text, size_t length, struct record *ret, struct error *err)
 {
     struct record record;
@@ -111,7 +119,8 @@ int record_parse(const char *text, size_t length, struct record *ret, struct err
     if (!fields_take_u32(&at, "opensandbox-record", UINT32_MAX, &version))
         return error_set(err, ERR_INVALID, "record has no version");
     bool taken = (version == 1 && take_version_1(&at, &record)) ||
-                 (version == 2 && take_version_2(&at, &record));
+                 (version == 2 && take_version_2(&at, &record)) ||
+                 (version == 3 && take_version_3(&at, &record));
     if (!taken || at != text + length || !in_range(&record))
         return error_set(err, ERR_INVALID, "record (version %u) is damaged", version);
     *ret = record;

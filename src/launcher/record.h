@@ -29,8 +29,9 @@ struct record {
     unsigned range;
     char cgroup[RECORD_CGROUP_MAX]; /* name of its group below ours */
     char image[MESSAGE_IMAGE_MAX];
-    bool read_only; /* its root file system */
-    bool frozen;    /* it shall stand still, whether it does so already or not */
+    unsigned network; /* number of its network of mode nat; 0: of mode none, or it has ended */
+    bool read_only;   /* its root file system */
+    bool frozen;      /* it shall stand still, whether it does so already or not */
     /* False for one that was made before limits were recorded: its limits are those the kernel has.
      */
     bool limits_known;
@@ -45,8 +46,8 @@ struct record {
 
 void record_format(const struct record *record, struct buf *text);
 
-/* Accepts exactly what record_format() writes, and what version 1 of it wrote: sandboxes outlive
- * the launcher that made them. */
+/* Accepts exactly what record_format() writes, and what versions 1 and 2 of it wrote: sandboxes
+ * outlive the launcher that made them. */
 int record_parse(const char *text, size_t length, struct record *ret, struct error *err);
 
 /* Below dir_fd, which is the directory of the sandbox. */

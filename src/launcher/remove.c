@@ -89,6 +89,13 @@ void remove_later(struct launcher *launcher, const char *name, const char *cgrou
     add_waiting(&launcher->remover, new_item(launcher, name, cgroup, range));
 }
 
+static struct spare_network take_network(struct remove_item *item)
+{
+    struct spare_network network = item->network;
+    item->network = (struct spare_network){.fd = -1};
+    return network;
+}
+
 static void process_ended(struct loop_source *source)
 {
     struct remove_item *item = CONTAINER_OF(source, struct remove_item, exit_source);
@@ -101,8 +108,7 @@ static void process_ended(struct loop_source *source)
     while (*link != item)
         link = &(*link)->next;
     *link = item->next;
-    if (item->network.fd >= 0)
-        spare_keep_network(item->launcher, TAKE_FD(item->network.fd), item->network.print);
+    spare_keep_network(item->launcher, take_network(item));
     if (item->cgroup[0] != '\0' && spare_keep_group(item->launcher, item->cgroup))
         item->cgroup[0] = '\0';
     add_waiting(remover, item);
@@ -119,6 +125,7 @@ void remove_after(struct launcher *launcher, int pidfd, const char *name, const 
         log_warn("cannot wait for a sandbox's end beside other work: %s", err.message);
         process_end(pidfd);
         item->pidfd = fd_close(pidfd);
+        spare_keep_network(launcher, take_network(item));
         add_waiting(&launcher->remover, item);
         return;
     }

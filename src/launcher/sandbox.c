@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "launcher/launcher.h"
+#include "launcher/link.h"
 #include "launcher/nofile.h"
 #include "launcher/slot_process.h"
 
@@ -59,6 +60,7 @@ static struct sandbox *insert(struct launcher *launcher, const char *id)
     sandbox->launcher = launcher;
     sandbox->pidfd = -1;
     sandbox->exit_source.fd = -1;
+    sandbox->counters_fd = -1;
     snprintf(sandbox->record.id, sizeof(sandbox->record.id), "%s", id);
     if (table->count == table->capacity) {
         table->capacity = MAX(table->capacity * 2, (size_t)64);
@@ -78,6 +80,7 @@ static void forget(struct sandbox *sandbox)
     table->count--;
     memmove(table->items + at, table->items + at + 1, (table->count - at) * sizeof(*table->items));
     loop_unwatch(&sandbox->launcher->loop, &sandbox->exit_source);
+    fd_close(sandbox->counters_fd);
     fd_close(sandbox->pidfd);
     free(sandbox);
 }
@@ -205,6 +208,8 @@ static void describe_usage(const struct sandbox *sandbox, struct message_usage *
         .io_write_bytes = usage->io_write_bytes,
         .io_read_ops = usage->io_read_ops,
         .io_write_ops = usage->io_write_ops,
+        .net_rx_bytes = meter->net_rx_bytes,
+        .net_tx_bytes = meter->net_tx_bytes,
         .oom_kills = usage->oom_kills,
         .memory_refused = usage->memory_refused,
         .pids_refused = usage->pids_refused,
@@ -357,7 +362,8 @@ static bool drop_disk(struct sandbox *sandbox, int dir_fd)
  * waited for it. */
 static struct spare_network open_network(const struct sandbox *sandbox)
 {
-    struct spare_network network = {.fd = -1, .print = sandbox->network_print};
+    struct spare_network network = {
+        .fd = -1, .print = sandbox->network_print, .number = sandbox->record.network};
     char path[64];
     snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)sandbox->record.pid);
     if (network.print != 0)
@@ -414,6 +420,14 @@ static void note_exit(struct sandbox *sandbox)
     record->frozen = false;
 }
 
+/* What it has counted was read: with this descriptor the network goes, if all has ended. */
+static void drop_network(struct sandbox *sandbox)
+{
+    sandbox->counters_fd = fd_close(sandbox->counters_fd);
+    link_pool_release(sandbox->launcher, sandbox->record.network);
+    sandbox->record.network = 0;
+}
+
 static void sandbox_exited(struct loop_source *source)
 {
     struct sandbox *sandbox = CONTAINER_OF(source, struct sandbox, exit_source);
@@ -422,6 +436,7 @@ static void sandbox_exited(struct loop_source *source)
     sandbox_change_cancel(sandbox);
     loop_unwatch(&launcher->loop, &sandbox->exit_source);
     sandbox->pidfd = fd_close(sandbox->pidfd);
+    drop_network(sandbox);
     sandbox->state = SANDBOX_EXITED;
     launcher->sandboxes.running--;
     log_debug("sandbox %s ended: reason %u, status %d", sandbox->record.id,
@@ -492,8 +507,11 @@ static int check_request(struct launcher *launcher, const struct message_create 
     int r = shape_check(launcher, shape, err);
     if (r < 0)
         return r;
-    if (request->network != MESSAGE_NETWORK_NONE || request->volume_count > 0)
-        return error_set(err, ERR_UNSUPPORTED, "this launcher has no network and no volumes");
+    if (request->network == MESSAGE_NETWORK_NAT && !launcher->nat.on)
+        return error_set(err, ERR_UNSUPPORTED, "there is no network mode nat here: %s",
+                         launcher->nat.reason);
+    if (request->volume_count > 0)
+        return error_set(err, ERR_UNSUPPORTED, "this launcher has no volumes");
     if (launcher->sandboxes.queued >= SANDBOX_QUEUE_MAX)
         return error_set(err, ERR_UNAVAILABLE, "%d sandboxes are waiting to be made already",
                          SANDBOX_QUEUE_MAX);
@@ -511,6 +529,7 @@ void sandbox_create(struct launcher *launcher, const struct message_create *requ
     struct slot_shape shape = {
         .disk_bytes = disk_shape_bytes(&launcher->disks, request->limits.disk_bytes),
         .read_only = (request->flags & MESSAGE_READ_ONLY_ROOT) != 0,
+        .network = request->network,
     };
     memcpy(shape.image, request->image, sizeof(shape.image));
     if (check_request(launcher, request, &shape, &err) < 0) {
@@ -576,6 +595,7 @@ static void fill_record(struct sandbox *sandbox, const struct slot *slot)
     record->pid = slot->pid;
     record->start_ticks = slot->start_ticks;
     record->range = slot->range;
+    record->network = slot->network.number;
     sandbox->network_print = slot->network.print;
     record->created_unix_ms = (uint64_t)clock_unix_ms();
     snprintf(record->cgroup, sizeof(record->cgroup), "%s", slot->cgroup);
@@ -601,6 +621,7 @@ static void become(struct sandbox *sandbox, struct slot *slot)
     struct launcher *launcher = sandbox->launcher;
     loop_hand_over(&launcher->loop, &slot->exit_source, &sandbox->exit_source, sandbox_exited);
     meter_start(&sandbox->meter);
+    sandbox->counters_fd = TAKE_FD(slot->counters_fd);
     enter_running(sandbox, TAKE_FD(slot->pidfd));
     slot_release(slot);
     char socket[SOCKET_MAX];
@@ -653,12 +674,35 @@ void sandbox_bereft(struct sandbox *sandbox, const struct error *err)
         sandbox->retried = true;
 }
 
+/* Without its counters it is still a sandbox; what was read before stands. */
+static void adopt_network(struct sandbox *sandbox, bool runs)
+{
+    struct record *record = &sandbox->record;
+    if (record->network == 0)
+        return;
+    if (!runs) {
+        record->network = 0;
+        return;
+    }
+    int r = link_pool_reserve(sandbox->launcher, record->network);
+    if (r < 0)
+        log_warn("sandbox %s: its network %u is another one's as well", record->id,
+                 record->network);
+    r = link_open_counters((int)record->pid);
+    if (r < 0)
+        log_warn("sandbox %s: cannot count what goes over its network: %s", record->id,
+                 strerror(-r));
+    else
+        sandbox->counters_fd = r;
+}
+
 int sandbox_adopt(struct launcher *launcher, const struct record *record, int pidfd,
                   struct error *err)
 {
     struct sandbox *sandbox = insert(launcher, record->id);
     sandbox->record = *record;
     meter_load(sandbox);
+    adopt_network(sandbox, pidfd >= 0);
     if (pidfd >= 0) {
         int r = loop_watch(&launcher->loop, &sandbox->exit_source, pidfd, sandbox_exited, err);
         if (r < 0) {

@@ -41,6 +41,7 @@ struct sandbox {
     enum message_exit_reason killing; /* KILLED or DEADLINE once we sent SIGKILL for that reason */
     bool has_directory;               /* while it begins: the slot's directory has its name */
     uint64_t network_print; /* of the process we started it with; 0: of a former launcher */
+    int counters_fd;        /* link_open_counters(); -1: of mode none, or it has ended */
     bool retried;           /* the slot made to order for it was killed before it could say why */
     struct peer_reply create_reply;
     uint64_t asked_ms; /* monotonic */

@@ -17,7 +17,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "launcher/image_host.h"
 #include "launcher/launcher.h"
+#include "launcher/link.h"
 #include "launcher/process.h"
 #include "launcher/slot_process.h"
 
@@ -53,6 +55,9 @@ static void free_slot(struct slot *slot)
     count(slot, -1);
     loop_unwatch(&launcher->loop, &slot->control_source);
     loop_unwatch(&launcher->loop, &slot->exit_source);
+    link_pool_release(launcher, slot->network.number);
+    link_pool_release(launcher, slot->new_number);
+    fd_close(slot->counters_fd);
     fd_close(slot->control_fd);
     fd_close(slot->pidfd);
     free(slot->directory);
@@ -62,6 +67,7 @@ static void free_slot(struct slot *slot)
 void slot_release(struct slot *slot)
 {
     slot->launcher->slots.failures = 0;
+    slot->network.number = 0; /* the sandbox has it */
     free_slot(slot);
 }
 
@@ -105,6 +111,29 @@ static void slot_error(const struct slot *slot, struct error *ret)
                   "small?");
 }
 
+static int open_process(struct slot *slot, struct error *err)
+{
+    int r = process_start_time(slot->pid, &slot->start_ticks);
+    if (r < 0)
+        return error_set_errno(err, -r, "cannot read the start time of process %d", (int)slot->pid);
+    if (slot->network.number == 0)
+        return 0;
+    slot->counters_fd = link_open_counters((int)slot->pid);
+    if (slot->counters_fd < 0)
+        return error_set_errno(err, -slot->counters_fd,
+                               "cannot open the network counters of process %d", (int)slot->pid);
+    return 0;
+}
+
+/* A network it was given was like new, or it has made its own: one of the two numbers is free. */
+static void settle_numbers(struct slot *slot, bool made)
+{
+    link_pool_release(slot->launcher, made ? slot->network.number : slot->new_number);
+    if (made)
+        slot->network.number = slot->new_number;
+    slot->new_number = 0;
+}
+
 /* Its execd serves. */
 static void note_ready(struct slot *slot)
 {
@@ -113,9 +142,8 @@ static void note_ready(struct slot *slot)
     struct sandbox *sandbox = TAKE_PTR(slot->sandbox);
     if (sandbox != NULL)
         sandbox->slot = NULL;
-    int r = process_start_time(slot->pid, &slot->start_ticks);
-    if (r < 0) {
-        error_set_errno(&err, -r, "cannot read the start time of process %d", (int)slot->pid);
+    settle_numbers(slot, slot->made_network);
+    if (open_process(slot, &err) < 0) {
         slot_discard(slot, NULL);
         if (sandbox != NULL)
             sandbox_failed(sandbox, &err);
@@ -139,8 +167,10 @@ static void note_report(struct slot *slot, const struct slot_report *report)
         log_warn("a file system below an image cannot map ids: its files belong to nobody "
                  "inside sandboxes");
     }
-    if (report->flags & SLOT_NEW_NETWORK)
+    if (report->flags & SLOT_NEW_NETWORK) {
         slot->network.print = report->network_print;
+        slot->made_network = true;
+    }
     if (report->kind == SLOT_FAILED) {
         bool passing = report->sys == ENOSPC || report->sys == ENOMEM || report->sys == EAGAIN;
         error_set(&slot->failure, passing ? ERR_UNAVAILABLE : ERR_INTERNAL, "cannot %.*s: %s",
@@ -252,9 +282,37 @@ static int find_image(struct slot *slot, int *ret_fd, struct error *err)
     return images_get(&slot->launcher->images, slot->shape.image, ret_fd, err);
 }
 
+static enum message_network pool_network(const struct launcher *launcher)
+{
+    return launcher->nat.on ? MESSAGE_NETWORK_NAT : MESSAGE_NETWORK_NONE;
+}
+
+/* What another sandbox had, if there is such a one, and what it takes to make its own, if that
+ * turns out not to be like new. */
+static int take_network(struct slot *slot, struct error *err)
+{
+    struct launcher *launcher = slot->launcher;
+    bool nat = slot->shape.network == MESSAGE_NETWORK_NAT;
+    slot->network = spare_take_network(launcher, nat);
+    if (!nat || link_pool_take(launcher, &slot->new_number, NULL) == 0)
+        return 0;
+    spare_drop_networks(launcher);
+    return slot->network.fd >= 0 ? 0 : link_pool_take(launcher, &slot->new_number, err);
+}
+
+static void plan_link(const struct slot *slot, struct link *ret)
+{
+    const struct nat *nat = &slot->launcher->nat;
+    nat_name(nat, slot->new_number, ret->name);
+    ret->address = nat_address(nat, slot->new_number);
+    ret->gateway = nat_gateway(nat);
+    ret->mtu = nat->mtu;
+}
+
 static int start_process(struct slot *slot, int control, struct error *err)
 {
     struct launcher *launcher = slot->launcher;
+    bool nat = slot->shape.network == MESSAGE_NETWORK_NAT;
     AUTO_CLOSE int group = -1;
     int image;
     int r = find_image(slot, &image, err);
@@ -267,6 +325,8 @@ static int start_process(struct slot *slot, int control, struct error *err)
     if (pid < 0)
         return error_set_errno(err, -pid, "cannot make a process");
     if (pid == 0) {
+        struct link link;
+        plan_link(slot, &link);
         struct slot_plan plan = {
             .shape = &slot->shape,
             .state = &launcher->state,
@@ -277,6 +337,9 @@ static int start_process(struct slot *slot, int control, struct error *err)
             .cgroup_used = slot->cgroup_used,
             .network_fd = slot->network.fd,
             .network_print = slot->network.print,
+            .link = slot->new_number != 0 ? &link : NULL,
+            .resolv = nat ? launcher->nat.resolv : IMAGE_HOST_RESOLV,
+            .image_resolv = launcher->image_resolv,
             .directory = slot->directory,
             .range = slot->range,
             .open_files = launcher->open_files,
@@ -302,7 +365,8 @@ static int watch_slot(struct slot *slot, struct error *err)
 /* `sandbox`: made to order for it; NULL: of the pool. */
 static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct error *err)
 {
-    static const struct slot_shape pool_shape = {.image = SLOT_IMAGE_HOST};
+    const struct slot_shape pool_shape = {.image = SLOT_IMAGE_HOST,
+                                          .network = pool_network(launcher)};
     int pair[2];
     unsigned range;
     if (idrange_take(&launcher->ranges, &range) < 0)
@@ -324,7 +388,7 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
     slot->pidfd = -1;
     slot->control_source.fd = -1;
     slot->exit_source.fd = -1;
-    slot->network.fd = spare_take_network(launcher, &slot->network.print);
+    slot->counters_fd = -1;
     slot->cgroup_used = spare_take_group(launcher, slot->cgroup);
     if (!slot->cgroup_used)
         cgroup_new_name(&launcher->cgroups, slot->cgroup);
@@ -333,7 +397,9 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
     launcher->slots.list = slot;
     count(slot, 1);
 
-    int r = start_process(slot, pair[1], err);
+    int r = take_network(slot, err);
+    if (r == 0)
+        r = start_process(slot, pair[1], err);
     close(pair[1]);
     slot->network.fd = fd_close(slot->network.fd);
     if (r == 0)
@@ -364,7 +430,8 @@ static struct slot *find_ready(struct launcher *launcher)
 static bool is_for_pool(const struct sandbox *sandbox)
 {
     const struct slot_shape *shape = &sandbox->shape;
-    return str_equal(shape->image, SLOT_IMAGE_HOST) && shape->disk_bytes == 0 && !shape->read_only;
+    return str_equal(shape->image, SLOT_IMAGE_HOST) && shape->disk_bytes == 0 &&
+           !shape->read_only && shape->network == pool_network(sandbox->launcher);
 }
 
 /* The queue's first for the pool, which many of other shapes may stand before. */

@@ -44,13 +44,17 @@ struct slot {
     unsigned range;
     struct slot_shape shape;
     char cgroup[CGROUP_NAME_MAX];
-    bool cgroup_used;             /* by another sandbox before */
-    struct spare_network network; /* the print is for the next; the fd only while it starts */
-    char *directory;              /* among the loose ones; NULL while a sandbox has it */
-    struct sandbox *sandbox;      /* PREPARING: made to order for this one */
-    bool ordered;                 /* not of the pool */
-    bool serves;                  /* its execd said so */
-    struct error failure;         /* what it reported */
+    bool cgroup_used; /* by another sandbox before */
+    struct spare_network
+        network;             /* print and number are for the next; the fd only while it starts */
+    unsigned new_number;     /* for a network it makes itself, if it must */
+    int counters_fd;         /* link_open_counters(), once it serves; -1: mode none */
+    char *directory;         /* among the loose ones; NULL while a sandbox has it */
+    struct sandbox *sandbox; /* PREPARING: made to order for this one */
+    bool ordered;            /* not of the pool */
+    bool serves;             /* its execd said so */
+    bool made_network;       /* of its own: it said so */
+    struct error failure;    /* what it reported */
     struct loop_source control_source;
     struct loop_source exit_source;
 };

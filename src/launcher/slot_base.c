@@ -47,6 +47,11 @@ static int make_cgroup_namespace(struct slot_context *slot)
 static int make_namespaces(struct slot_context *slot)
 {
     int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
+    if (slot->plan.link != NULL) {
+        slot->host_network_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+        if (slot->host_network_fd < 0)
+            return -errno;
+    }
     if (slot->plan.network_fd < 0)
         flags |= CLONE_NEWNET;
     else if (setns(slot->plan.network_fd, CLONE_NEWNET) < 0)
@@ -151,18 +156,43 @@ static int make_user_namespace(struct slot_context *slot)
     return r;
 }
 
-/* One that another sandbox had is as good as new when nothing has ever happened in it. */
+/* The device is made from the host's side, since half of it is there. */
+static int make_link(struct slot_context *slot)
+{
+    AUTO_CLOSE int inside = openat(slot->proc_fd, "self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (inside < 0)
+        return -errno;
+    int r = link_prepare_inside(slot->proc_fd);
+    if (r < 0)
+        return r;
+    if (setns(slot->host_network_fd, CLONE_NEWNET) < 0)
+        return -errno;
+    r = link_make(slot->plan.link, slot->proc_fd, inside);
+    if (setns(inside, CLONE_NEWNET) < 0)
+        return -errno; /* which ends the slot: it must not go on here */
+    return r < 0 ? r : link_finish_inside(slot->plan.link);
+}
+
+/* One that another sandbox had is as good as new when nothing has ever happened in it. What cannot
+ * be looked at is not. */
+static bool is_like_new(struct slot_context *slot)
+{
+    unsigned sockets;
+    return slot->plan.network_fd >= 0 && network_sockets(slot->proc_fd, &sockets) == 0 &&
+           sockets == 0 && network_print(slot->proc_fd, &slot->network_print) == 0 &&
+           slot->network_print == slot->plan.network_print;
+}
+
 static int set_up_network(struct slot_context *slot)
 {
-    int r = 0;
-    if (slot->plan.network_fd >= 0) {
-        r = network_print(slot->proc_fd, &slot->network_print);
-        if (r == 0 && slot->network_print == slot->plan.network_print)
-            return 0;
-        if (unshare(CLONE_NEWNET) < 0)
-            return -errno;
-    }
-    r = network_set_up(slot->proc_fd);
+    if (is_like_new(slot))
+        return 0;
+    if (slot->plan.network_fd >= 0 && unshare(CLONE_NEWNET) < 0)
+        return -errno;
+    int r = network_set_up(slot->proc_fd);
+    if (r == 0 && slot->plan.shape->network == MESSAGE_NETWORK_NAT)
+        r = slot->plan.link != NULL ? make_link(slot) : -ENOSPC;
+    slot->host_network_fd = fd_close(slot->host_network_fd);
     if (r == 0)
         r = network_print(slot->proc_fd, &slot->network_print);
     slot->flags |= SLOT_NEW_NETWORK;

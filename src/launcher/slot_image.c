@@ -155,6 +155,9 @@ static int mount_host_overlay(struct slot_context *slot)
     AUTO_CLOSE int usr = attach_layer(slot, "/usr", STATE_MOUNT_USR);
     if (layer < 0 || usr < 0)
         return MIN(layer, usr);
+    int r = slot_fit_host(slot, layer);
+    if (r < 0)
+        return r;
     snprintf(lowers, sizeof(lowers), "/proc/self/fd/%d:/proc/self/fd/%d", layer, usr);
     AUTO_CLOSE int overlay = mount_overlay(slot, lowers);
     return overlay < 0 ? overlay : mounts_attach(overlay, slot->mount_fd, STATE_MOUNT_OVERLAY);

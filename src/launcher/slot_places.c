@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "launcher/image_host.h"
 #include "launcher/mounts.h"
 #include "launcher/slot_process.h"
@@ -65,7 +66,7 @@ static int fit_etc(struct slot_context *slot, int lower_fd, int upper_fd)
     if (r == 0)
         r = write_text(slot, upper_fd, "etc/hosts", IMAGE_HOST_HOSTS);
     if (r == 0)
-        r = write_text(slot, upper_fd, "etc/resolv.conf", IMAGE_HOST_RESOLV);
+        r = write_text(slot, upper_fd, "etc/resolv.conf", slot->plan.resolv);
     return r;
 }
 
@@ -92,6 +93,20 @@ int slot_fit_image(struct slot_context *slot, int lower_fd, int upper_fd)
     if (r == 0 && slot->plan.shape->read_only)
         r = fit_memory(slot, lower_fd, upper_fd);
     return r;
+}
+
+/* Only where it must be: what is made in the upper layer is made on the disk. */
+int slot_fit_host(struct slot_context *slot, int lower_fd)
+{
+    if (str_equal(slot->plan.resolv, slot->plan.image_resolv))
+        return 0;
+    AUTO_CLOSE int upper_fd = openat(slot->upper_fd, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = upper_fd < 0 ? -errno : make_above(slot, lower_fd, upper_fd, IMAGE_HOST_ROOT);
+    if (r == 0)
+        r = make_above(slot, lower_fd, upper_fd, IMAGE_HOST_ROOT "/etc");
+    if (r == 0)
+        r = write_text(slot, upper_fd, IMAGE_HOST_ROOT "/etc/resolv.conf", slot->plan.resolv);
+    return r == 1 ? -ENOTDIR : r;
 }
 
 /* The directory at this path, or -errno; -ELOOP when a link is on the way. */

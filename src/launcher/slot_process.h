@@ -21,18 +21,21 @@
 #include "base/macros.h"
 #include "launcher/cgroup.h"
 #include "launcher/disk.h"
+#include "launcher/link.h"
 #include "launcher/seccomp_filter.h"
 #include "launcher/state.h"
 #include "runtime/native/message.h"
 
 /* What cannot be changed once a slot has been made. The pool is of the default shape: the host
- * image, writable, without a disk limit; every other one is made to order. */
+ * image, writable, without a disk limit, with nat where there is one; every other one is made to
+ * order. */
 #define SLOT_IMAGE_HOST "host"
 
 struct slot_shape {
     char image[MESSAGE_IMAGE_MAX]; /* "host" or the name of a directory image */
     uint64_t disk_bytes;           /* disk_shape_bytes() of its limit; 0: none needed */
     bool read_only;                /* the root file system */
+    enum message_network network;
 };
 
 /* Everything a slot must know at birth. It is a copy of the launcher's memory, so this is not sent.
@@ -42,12 +45,15 @@ struct slot_plan {
     const struct seccomp_filter *filter;
     const struct disks *disks;
     const struct slot_shape *shape;
-    struct cgroups cgroups; /* with the launcher's descriptors, replaced by the slot's */
-    const char *cgroup;     /* also the name of its socket */
-    bool cgroup_used;       /* another sandbox had it */
-    int network_fd;         /* namespace that another sandbox had; -1: none */
-    uint64_t network_print; /* of that one when it was new */
-    const char *directory;  /* name among the loose ones */
+    struct cgroups cgroups;  /* with the launcher's descriptors, replaced by the slot's */
+    const char *cgroup;      /* also the name of its socket */
+    bool cgroup_used;        /* another sandbox had it */
+    int network_fd;          /* namespace that another sandbox had; -1: none */
+    uint64_t network_print;  /* of that one when it was new */
+    const struct link *link; /* the device for a network of mode nat, if it can make one; or NULL */
+    const char *resolv;      /* for /etc/resolv.conf */
+    const char *image_resolv; /* what the host image has there */
+    const char *directory;    /* name among the loose ones */
     unsigned range;
     uint32_t open_files; /* of each process */
     int control_fd;
@@ -103,7 +109,8 @@ struct slot_context {
     int root_fd;
     int work_fds[CGROUP_WORK_FDS_MAX]; /* with which execd's children join their group */
     unsigned work_count;
-    int image_fd; /* a directory image's tree, in the air */
+    int image_fd;        /* a directory image's tree, in the air */
+    int host_network_fd; /* of mode nat: the launcher's namespace */
     uint64_t network_print;
 };
 
@@ -134,6 +141,10 @@ static inline bool slot_is_host(const struct slot_context *slot)
 /* Before a directory image is mounted: make in `upper_fd` what `lower_fd` does not have as a
  * directory and the sandbox needs. Nothing of the image is followed. 0 or -errno. */
 int slot_fit_image(struct slot_context *slot, int lower_fd, int upper_fd);
+
+/* The same for the host image, which lacks nothing, but may name other name servers than this
+ * sandbox shall have. */
+int slot_fit_host(struct slot_context *slot, int lower_fd);
 
 /* With a read-only root: /tmp, /var/tmp and /run as file systems in memory. */
 int slot_mount_memory(struct slot_context *slot);

@@ -37,26 +37,42 @@ bool spare_take_group(struct launcher *launcher, char ret[CGROUP_NAME_MAX])
     return true;
 }
 
-void spare_keep_network(struct launcher *launcher, int fd, uint64_t print)
+static void drop_network(struct launcher *launcher, struct spare_network network)
+{
+    fd_close(network.fd);
+    link_pool_release(launcher, network.number);
+}
+
+void spare_keep_network(struct launcher *launcher, struct spare_network network)
 {
     struct spares *spares = &launcher->spares;
-    if (launcher->options.spare_s == 0 || spares->network_count == SPARE_MAX) {
-        fd_close(fd);
+    if (network.fd < 0 || launcher->options.spare_s == 0 || spares->network_count == SPARE_MAX) {
+        drop_network(launcher, network);
         return;
     }
-    spares->networks[spares->network_count++] = (struct spare_network){.fd = fd, .print = print};
+    spares->networks[spares->network_count++] = network;
     keep_a_while(launcher);
 }
 
-int spare_take_network(struct launcher *launcher, uint64_t *ret_print)
+struct spare_network spare_take_network(struct launcher *launcher, bool nat)
 {
     struct spares *spares = &launcher->spares;
-    if (spares->network_count == 0)
-        return -1;
-    const struct spare_network *network = &spares->networks[--spares->network_count];
-    spares->taken = true;
-    *ret_print = network->print;
-    return network->fd;
+    for (unsigned i = spares->network_count; i-- > 0;) {
+        struct spare_network found = spares->networks[i];
+        if ((found.number != 0) != nat)
+            continue;
+        spares->networks[i] = spares->networks[--spares->network_count];
+        spares->taken = true;
+        return found;
+    }
+    return (struct spare_network){.fd = -1};
+}
+
+void spare_drop_networks(struct launcher *launcher)
+{
+    struct spares *spares = &launcher->spares;
+    while (spares->network_count > 0)
+        drop_network(launcher, spares->networks[--spares->network_count]);
 }
 
 static void timer_fired(struct loop_timer *timer)
@@ -69,8 +85,7 @@ static void timer_fired(struct loop_timer *timer)
     }
     while (spares->group_count > 0)
         remove_later(launcher, NULL, spares->groups[--spares->group_count], 0);
-    while (spares->network_count > 0)
-        fd_close(spares->networks[--spares->network_count].fd);
+    spare_drop_networks(launcher);
 }
 
 void spare_init(struct launcher *launcher)
@@ -83,6 +98,5 @@ void spare_done(struct launcher *launcher)
     struct spares *spares = &launcher->spares;
     while (spares->group_count > 0)
         cgroup_remove(&launcher->cgroups, spares->groups[--spares->group_count]);
-    while (spares->network_count > 0)
-        fd_close(spares->networks[--spares->network_count].fd);
+    spare_drop_networks(launcher);
 }

@@ -21,7 +21,8 @@ struct spares {
     unsigned group_count;
     struct spare_network {
         int fd;
-        uint64_t print; /* network_print() when it was new */
+        uint64_t print;  /* network_print() when it was new */
+        unsigned number; /* of mode nat, see link_pool.h; 0: of mode none */
     } networks[SPARE_MAX];
     unsigned network_count;
     bool taken; /* one since the timer was set */
@@ -35,5 +36,9 @@ void spare_done(struct launcher *launcher); /* deletes them */
 bool spare_keep_group(struct launcher *launcher, const char *name);
 bool spare_take_group(struct launcher *launcher, char ret[CGROUP_NAME_MAX]);
 
-void spare_keep_network(struct launcher *launcher, int fd, uint64_t print); /* takes the fd */
-int spare_take_network(struct launcher *launcher, uint64_t *ret_print);     /* -1: there is none */
+/* Takes the descriptor and the number. */
+void spare_keep_network(struct launcher *launcher, struct spare_network network);
+/* fd -1: there is none of this mode. */
+struct spare_network spare_take_network(struct launcher *launcher, bool nat);
+/* Whoever wants one would have its number soon. */
+void spare_drop_networks(struct launcher *launcher);

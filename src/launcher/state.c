@@ -36,6 +36,11 @@ static uint32_t hash(const char *text)
     return value;
 }
 
+void state_instance(const char *path, char ret[STATE_INSTANCE_MAX])
+{
+    snprintf(ret, STATE_INSTANCE_MAX, "%08" PRIx32, hash(path));
+}
+
 /* Existing ones get the mode too: a directory somebody opened up must not stay so. */
 static int make_dir(int parent_fd, const char *name, mode_t mode, int *ret_fd, struct error *err)
 {
@@ -212,7 +217,7 @@ int state_open(struct state *state, const char *path, const char *execd, uid_t s
         state_close(state);
         return r;
     }
-    snprintf(state->instance, sizeof(state->instance), "%08" PRIx32, hash(state->path));
+    state_instance(state->path, state->instance);
 
     r = make_dirs(state, err);
     if (r == 0)

@@ -23,6 +23,8 @@
 #define STATE_MOUNT_ROOT    "root"
 #define STATE_MOUNT_DISK    "disk"
 
+#define STATE_INSTANCE_MAX 9 /* 8 hex digits */
+
 struct state {
     char *path;          /* of the state directory, resolved */
     char *launcher_path; /* <path>/launcher */
@@ -36,9 +38,13 @@ struct state {
     int execd_fd;
     int idle_fd;
     uid_t server_uid;
-    char instance[9]; /* 8 hex digits from the path; part of every name outside of it */
+    char instance[STATE_INSTANCE_MAX]; /* 8 hex digits from the path; part of every name outside of
+                                          it */
     char boot_id[PROCESS_BOOT_ID_LEN + 1];
 };
+
+/* The instance of a state directory whose path is resolved. */
+void state_instance(const char *path, char ret[STATE_INSTANCE_MAX]);
 
 int state_open(struct state *state, const char *path, const char *execd, uid_t server_uid,
                struct error *err);

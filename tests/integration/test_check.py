@@ -21,7 +21,8 @@ NAMES = {
     "id-map", "id-ranges", "state-directory", "overlay", "idmap-host", "idmap-state", "disk-space",
     "project-quota", "loop-devices", "mke2fs", "disk-limits", "cgroup-mode", "cgroup-groups", "clone3",
     "memory-limits", "swap-limits", "cpu-limits", "pids-limits", "io-read-limits", "io-write-limits",
-    "freezing", "cpu-usage", "cgroup-kill", "favordynmods", "nft", "veth", "memory", "overcommit",
+    "freezing", "cpu-usage", "cgroup-kill", "favordynmods", "nft", "veth", "nft-rules", "forwarding",
+    "network-pool", "name-servers", "firewall", "nat", "memory", "overcommit",
     "open-files", "processes", "inotify", "loop-max"}
 NAMESPACES = {name for name in NAMES if name.startswith("ns-") and name not in ("ns-settings", "ns-time")}
 
@@ -261,6 +262,27 @@ class Check(unittest.TestCase):
         self.assertEqual((report.status, report.found("id-ranges")), (0, "partly"))
         self.assertIn("'guest'", report.rows["id-ranges"]["detail"])
 
+    def test_no_nft_no_nat(self):
+        report = self.inside("for at in /usr/sbin /sbin; do [ ! -e $at/nft ] || mount --bind /dev/null $at/nft;"
+                             " done; exec \"$@\"")
+        self.assertEqual((report.status, report.found("nft-rules"), report.found("nat")), (0, "no", "no"))
+        self.assertIn("nft is not installed", report.rows["nft-rules"]["detail"])
+        self.assertIn("nftables", report.rows["nft-rules"]["advice"])
+        self.assertIn("nat", report.whole["off"])
+
+    def test_pools_and_name_servers(self):
+        address = subprocess.run(["ip", "-4", "-o", "address", "show", "dev", "lo"], stdout=subprocess.PIPE, text=True)
+        self.assertIn("127.0.0.1/8", address.stdout)
+        report = self.report("--network-pool", "10.77.0.0/28", "--dns", "192.0.2.7", "--dns", "192.0.2.8")
+        self.assertIn("10.77.0.0/28 is nobody's, room for 13", report.rows["network-pool"]["detail"])
+        self.assertEqual(report.rows["name-servers"]["detail"], "192.0.2.7, 192.0.2.8")
+        own = self.folder / "resolv.conf"
+        own.write_text("nameserver 127.0.0.53\nnameserver fe80::1\nnameserver 169.254.169.253\n")
+        report = self.inside(f"mount --bind {own} /etc/resolv.conf; mount -t tmpfs none /run; exec \"$@\"")
+        own.unlink()
+        self.assertEqual((report.found("name-servers"), report.found("nat")), ("no", "partly"))
+        self.assertIn("--dns", report.rows["name-servers"]["advice"])
+
     def test_no_mke2fs_no_disk_limits(self):
         report = self.inside("for at in /usr/sbin /sbin; do [ ! -e $at/mke2fs ] || mount --bind /dev/null $at/mke2fs;"
                              " done; exec \"$@\"")
@@ -282,6 +304,7 @@ class Check(unittest.TestCase):
 
     def test_usage(self):
         for arguments in (["--state"], ["--state", "relative"], ["-o", "yaml"], ["--cgroup-parent", "../up"],
+                          ["--network-pool", "10.0.0.0/30"], ["--dns", "::1"],
                           ["--bogus", "1"], ["more"], ["-o"]):
             done = self.run_program(*arguments)
             self.assertEqual((done.returncode, done.stdout), (2, b""), arguments)

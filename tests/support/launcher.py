@@ -400,7 +400,7 @@ class LauncherTest(unittest.TestCase):
     def start(self, *arguments, wrapper=()):
         self.process = subprocess.Popen(
             [*wrapper, LAUNCHER, "--listen", self.path, "--state", self.state, "--execd",
-             self.execd, "--slots", "2", *arguments], stderr=subprocess.PIPE, text=True)
+             self.execd, "--slots", "2", "--network", "none", *arguments], stderr=subprocess.PIPE, text=True)
         self.log = ""
         for line in self.process.stderr:
             self.log += line

@@ -108,7 +108,7 @@ static int teardown(void **state)
 static int build(struct error *err)
 {
     AUTO_FREE char *host = path_of("host");
-    return image_host_build(top_fd, host, err);
+    return image_host_build(top_fd, host, IMAGE_HOST_RESOLV, err);
 }
 
 static void test_build(void **state)

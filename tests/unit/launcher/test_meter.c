@@ -121,6 +121,8 @@ static const struct meter sample = {
     .read_unix_ms = 14,
     .memory_mib_ms = 15,
     .memory_rest = 16,
+    .net_rx_bytes = 17,
+    .net_tx_bytes = 18,
 };
 
 static int parse(const char *text, struct meter *ret)
@@ -147,6 +149,19 @@ static void test_round_trip(void **state)
     assert_int_equal(got.usage.cpu_throttled, UINT64_MAX);
 }
 
+/* As a launcher that counted no network wrote it. */
+static void test_version_1(void **state)
+{
+    (void)state;
+    AUTO_FREE char *text = text_of(&sample);
+    *strchr(text, '2') = '1';
+    *strstr(text, "net-rx ") = '\0';
+    struct meter got;
+    assert_int_equal(parse(text, &got), 0);
+    assert_int_equal(got.net_rx_bytes, 0);
+    assert_int_equal(got.usage.pids, sample.usage.pids);
+}
+
 static void refuse(const char *from, const char *to)
 {
     AUTO_FREE char *text = text_of(&sample);
@@ -160,14 +175,17 @@ static void refuse(const char *from, const char *to)
 static void test_damage(void **state)
 {
     (void)state;
-    refuse("usage 1", "usage 2");
-    refuse("usage 1", "usage 0");
+    refuse("usage 2", "usage 1");
+    refuse("usage 2", "usage 3");
+    refuse("usage 2", "usage 0");
+    refuse("net-rx 17", "net-rx 18446744073709551616");
     refuse("mib-ms 15", "mib-ms -15");
     refuse("mib-ms 15", "mib-ms 015");
     refuse("mib-ms 15", "mib-ms 18446744073709551616");
     refuse("rest 16", "rest 1048576");
     refuse("pids 12", "pids 4294967296");
     refuse("pids 12\n", "pids 12\nx");
+    refuse("net-tx 18\n", "net-tx 18\nx");
     AUTO_FREE char *text = text_of(&sample);
     struct meter got;
     for (size_t length = 0; length < strlen(text); length++) {
@@ -183,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_first_reading_only_begins),
         cmocka_unit_test(test_nothing_is_lost_in_between),
         cmocka_unit_test(test_very_much),
+        cmocka_unit_test(test_version_1),
         cmocka_unit_test(test_counters_never_fall),
         cmocka_unit_test(test_hits),
         cmocka_unit_test(test_round_trip),

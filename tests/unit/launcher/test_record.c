@@ -22,6 +22,7 @@ static const struct record sample = {
     .range = 17,
     .cgroup = "slot-3",
     .image = "images/x:1",
+    .network = 258,
     .read_only = true,
     .frozen = true,
     .limits_known = true,
@@ -88,9 +89,10 @@ static void refuse(const char *from, const char *to)
 static void test_damage(void **state)
 {
     (void)state;
-    refuse("record 2", "record 1");
-    refuse("record 2", "record 3");
-    refuse("record 2", "record 02");
+    refuse("record 3", "record 1");
+    refuse("record 3", "record 2");
+    refuse("record 3", "record 4");
+    refuse("record 3", "record 03");
     refuse("image images/x:1", "image ../x");
     refuse("image images/x:1", "image ");
     refuse("image images/x:1", "image a b");
@@ -119,8 +121,11 @@ static void test_damage(void **state)
     refuse("cgroup slot-3", "cgroup ");
     refuse("reason 0", "reason 9");
     refuse("status 0", "status 300");
-    refuse("hit 9\n", "hit 9\nmore\n");
-    refuse("hit 9\n", "hit 9");
+    refuse("network 258\n", "network 65536\n");
+    refuse("network 258\n", "network -1\n");
+    refuse("network 258\n", "");
+    refuse("network 258\n", "network 258\nmore\n");
+    refuse("network 258\n", "network 258");
 }
 
 /* As a launcher before limits were recorded wrote it. */
@@ -142,10 +147,24 @@ static void test_version_1(void **state)
     assert_int_equal(got.limits.memory_bytes, 0);
     assert_int_equal(got.exit_status, 9);
     assert_int_equal(got.oom_kills, 3);
-    AUTO_FREE char *text = text_of(&got); /* from now on of version 2 */
-    assert_non_null(strstr(text, "record 2\n"));
+    AUTO_FREE char *text = text_of(&got); /* from now on of version 3 */
+    assert_non_null(strstr(text, "record 3\n"));
     assert_int_equal(parse(text, &got), 0);
     assert_false(got.limits_known);
+}
+
+/* As a launcher that knew no network wrote it. */
+static void test_version_2(void **state)
+{
+    (void)state;
+    AUTO_FREE char *text = text_of(&sample);
+    *strchr(text, '3') = '2';
+    *strstr(text, "network ") = '\0';
+    struct record got;
+    assert_int_equal(parse(text, &got), 0);
+    assert_int_equal(got.network, 0);
+    got.network = sample.network;
+    assert_memory_equal(&got, &sample, sizeof(got));
 }
 
 /* Everything at its longest. */
@@ -196,9 +215,13 @@ static void test_replaced_in_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_every_prefix_is_damaged),
-        cmocka_unit_test(test_damage),       cmocka_unit_test(test_version_1),
-        cmocka_unit_test(test_largest_fits), cmocka_unit_test(test_replaced_in_place),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_every_prefix_is_damaged),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_version_1),
+        cmocka_unit_test(test_version_2),
+        cmocka_unit_test(test_largest_fits),
+        cmocka_unit_test(test_replaced_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
