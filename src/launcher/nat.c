@@ -66,8 +66,10 @@ int nat_forwarding(bool *ret_on)
 {
     char digit = '0';
     AUTO_CLOSE int fd = open(FORWARDING, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read(fd, &digit, 1) != 1)
+    if (fd < 0)
         return -errno;
+    if (read(fd, &digit, 1) != 1)
+        return -EIO;
     *ret_on = digit != '0';
     return *ret_on || access(FORWARDING, W_OK) == 0 ? 0 : -errno;
 }
