@@ -196,6 +196,18 @@ int disk_loop_mount(const struct disk_device *device)
     return mounts_new("ext4", options, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID);
 }
 
+int disk_loop_mount_lasting(const struct disk_device *device)
+{
+    const struct mounts_option options[] = {
+        {"source", device->path},
+        {"errors", "remount-ro"},
+        {"noinit_itable", NULL},
+        {"discard", NULL},
+        {NULL, NULL},
+    };
+    return mounts_new("ext4", options, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID);
+}
+
 /* Options of a file system that is mounted already are those it has; only read-only must agree,
  * and an ext4 with errors has become so. */
 int disk_loop_mount_again(const struct disk_device *device)

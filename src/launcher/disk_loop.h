@@ -32,5 +32,9 @@ int disk_loop_update(const struct disk_device *device);
 int disk_loop_mount(const struct disk_device *device);
 int disk_loop_mount_again(const struct disk_device *device);
 
+/* The same for a file that outlives its sandbox: what is synced reaches the disk. Also of one that
+ * is mounted already. */
+int disk_loop_mount_lasting(const struct disk_device *device);
+
 /* Free the instance's devices that nothing uses. */
 void disk_loop_sweep(const char *instance);

@@ -13,6 +13,7 @@
 #include "launcher/image_host.h"
 #include "launcher/nofile.h"
 #include "launcher/private_root.h"
+#include "launcher/volume.h"
 
 #define FIRST_PEER_MS 10000
 
@@ -115,6 +116,7 @@ static int start(struct launcher *launcher, struct error *err)
         r = adopt_all(launcher, err);
     if (r < 0)
         return r;
+    volume_sweep(launcher);
     quicken_moves(launcher);
     launcher->open_files = nofile_effective(0);
     prepare_image(launcher);
@@ -169,6 +171,7 @@ int launcher_run(const struct options *options, struct error *err)
         .state = {.launcher_fd = -1,
                   .sandboxes_fd = -1,
                   .loose_fd = -1,
+                  .volumes_fd = -1,
                   .mount_fd = -1,
                   .run_fd = -1,
                   .execd_fd = -1,

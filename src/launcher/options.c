@@ -29,6 +29,7 @@ const char options_usage[] =
     "  --server-uid N        user id the server runs as (default: our own)\n"
     "  --image NAME=DIR      an image: the root file system in this directory of root's "
     "(repeatable)\n"
+    "  --allow-host-path DIR sandboxes may be given what is in this directory (repeatable)\n"
     "  --slots N             prepared sandboxes to keep waiting, 0 to 64 (default: 4 to 64, one "
     "for\n"
     "                        each 384 MiB of memory)\n"
@@ -103,6 +104,10 @@ static int set_option(struct options *options, const char *name, const char *val
         options->slots = (unsigned)number;
     } else if (str_equal(name, "--image")) {
         r = images_add(&options->images, value, err);
+    } else if (str_equal(name, "--allow-host-path")) {
+        r = volume_allow(&options->allowed, value, err);
+        if (r < 0)
+            error_wrap(err, "%s", name);
     } else if (str_equal(name, "--meter-seconds")) {
         r = set_number(name, value, OPTIONS_METER_MAX, &number, err);
         options->meter_s = (unsigned)number;

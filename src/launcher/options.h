@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launcher/images.h"
+#include "launcher/volume.h"
 
 #define OPTIONS_SLOTS_MIN     4 /* of the default */
 #define OPTIONS_SLOTS_MAX     64
@@ -37,10 +38,11 @@ struct options { /* strings are borrowed from argv */
     uint32_t server_uid;
     unsigned slots;
     struct images images; /* none opened yet */
-    unsigned meter_s;     /* between two readings of each sandbox's memory; 0: only when asked */
-    unsigned make_s;      /* how long a sandbox may take to be made */
-    unsigned spare_s;     /* how long what a sandbox leaves is kept for the next; 0: not at all */
-    bool quick_moves;     /* see cgroup_quick_open() */
+    struct volume_allowed allowed;
+    unsigned meter_s; /* between two readings of each sandbox's memory; 0: only when asked */
+    unsigned make_s;  /* how long a sandbox may take to be made */
+    unsigned spare_s; /* how long what a sandbox leaves is kept for the next; 0: not at all */
+    bool quick_moves; /* see cgroup_quick_open() */
     enum options_network network;
     struct address_network pool;   /* of addresses for sandboxes */
     uint32_t dns[OPTIONS_DNS_MAX]; /* name servers for sandboxes, host byte order */

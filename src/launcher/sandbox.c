@@ -82,7 +82,18 @@ static void forget(struct sandbox *sandbox)
     loop_unwatch(&sandbox->launcher->loop, &sandbox->exit_source);
     fd_close(sandbox->counters_fd);
     fd_close(sandbox->pidfd);
+    volume_list_unref(sandbox->shape.volumes);
     free(sandbox);
+}
+
+/* The same for one that is gone: what it used may have been waiting for that. */
+static void drop(struct sandbox *sandbox)
+{
+    struct launcher *launcher = sandbox->launcher;
+    struct volume_list *volumes = volume_list_ref(sandbox->shape.volumes);
+    forget(sandbox);
+    volume_release(launcher, volumes);
+    volume_list_unref(volumes);
 }
 
 static void enqueue(struct sandbox *sandbox)
@@ -328,7 +339,7 @@ static void discard(struct sandbox *sandbox, struct peer_reply reply)
     if (cgroup != NULL && spare_keep_group(launcher, cgroup))
         cgroup = NULL;
     remove_later(launcher, loose, cgroup, sandbox->record.range);
-    forget(sandbox);
+    drop(sandbox);
 }
 
 /* Whatever became of the process that should have done it: the sandbox is to end. */
@@ -393,7 +404,7 @@ static void discard_running(struct sandbox *sandbox, struct peer_reply reply)
     tell_exit(sandbox);
     peer_answer(launcher, reply, NULL, NULL);
     remove_after(launcher, TAKE_FD(sandbox->pidfd), loose, record->cgroup, record->range, network);
-    forget(sandbox);
+    drop(sandbox);
 }
 
 /* A sandbox we did not start has no status for us; that we killed it we know all the same. */
@@ -510,8 +521,6 @@ static int check_request(struct launcher *launcher, const struct message_create 
     if (request->network == MESSAGE_NETWORK_NAT && !launcher->nat.on)
         return error_set(err, ERR_UNSUPPORTED, "there is no network mode nat here: %s",
                          launcher->nat.reason);
-    if (request->volume_count > 0)
-        return error_set(err, ERR_UNSUPPORTED, "this launcher has no volumes");
     if (launcher->sandboxes.queued >= SANDBOX_QUEUE_MAX)
         return error_set(err, ERR_UNAVAILABLE, "%d sandboxes are waiting to be made already",
                          SANDBOX_QUEUE_MAX);
@@ -519,7 +528,9 @@ static int check_request(struct launcher *launcher, const struct message_create 
     r = cgroup_check(&launcher->cgroups, &limits, err);
     if (r == 0)
         r = disk_check(&launcher->disks, &launcher->state, request->limits.disk_bytes, err);
-    return r < 0 ? r : nofile_check(request->limits.open_files, err);
+    if (r == 0)
+        r = nofile_check(request->limits.open_files, err);
+    return r < 0 ? r : volume_check(launcher, request, err);
 }
 
 void sandbox_create(struct launcher *launcher, const struct message_create *request,
@@ -539,6 +550,7 @@ void sandbox_create(struct launcher *launcher, const struct message_create *requ
     struct sandbox *sandbox = insert(launcher, request->id);
     struct record *record = &sandbox->record;
     sandbox->shape = shape;
+    sandbox->shape.volumes = volume_list_new(request->volumes, request->volume_count);
     memcpy(record->image, request->image, sizeof(record->image));
     record->read_only = shape.read_only;
     record->limits = request->limits;
@@ -662,7 +674,7 @@ void sandbox_failed(struct sandbox *sandbox, const struct error *err)
     if (sandbox->slot != NULL)
         slot_discard(TAKE_PTR(sandbox->slot), NULL);
     peer_answer(launcher, sandbox->create_reply, err, NULL);
-    forget(sandbox);
+    drop(sandbox);
 }
 
 /* It may have been killed for what was asked of it, so only one more is made. */
@@ -696,11 +708,22 @@ static void adopt_network(struct sandbox *sandbox, bool runs)
         sandbox->counters_fd = r;
 }
 
+/* Those that outlive it, and must not be deleted while it is there. */
+static void find_volumes(struct sandbox *sandbox)
+{
+    struct error err = ERROR_INIT;
+    AUTO_CLOSE int dir = sandbox_open_directory(sandbox, &err);
+    if (dir < 0 || volume_read_names(dir, &sandbox->shape.volumes, &err) < 0)
+        log_error("sandbox %s: cannot tell which volumes it uses: %s", sandbox->record.id,
+                  err.message);
+}
+
 int sandbox_adopt(struct launcher *launcher, const struct record *record, int pidfd,
                   struct error *err)
 {
     struct sandbox *sandbox = insert(launcher, record->id);
     sandbox->record = *record;
+    find_volumes(sandbox);
     meter_load(sandbox);
     adopt_network(sandbox, pidfd >= 0);
     if (pidfd >= 0) {

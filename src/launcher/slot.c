@@ -61,6 +61,7 @@ static void free_slot(struct slot *slot)
     fd_close(slot->control_fd);
     fd_close(slot->pidfd);
     free(slot->directory);
+    volume_list_unref(slot->shape.volumes);
     free(slot);
 }
 
@@ -176,6 +177,11 @@ static void note_report(struct slot *slot, const struct slot_report *report)
         error_set(&slot->failure, passing ? ERR_UNAVAILABLE : ERR_INTERNAL, "cannot %.*s: %s",
                   SLOT_STEP_MAX, report->step, strerror(report->sys));
         slot->failure.sys = report->sys;
+        if (report->code != ERR_OK && report->code <= ERR_INTERNAL && !passing) {
+            error_set(&slot->failure, (enum error_code)report->code, "%.*s", SLOT_TEXT_MAX,
+                      report->text);
+            slot->failure.sys = report->sys;
+        }
     }
 }
 
@@ -235,6 +241,7 @@ static void slot_exited(struct loop_source *source)
     else if (slot->state == SLOT_STATE_READY)
         rest(&launcher->slots); /* somebody kills them: do not race */
     remove_later(launcher, slot->directory, slot->cgroup, slot->range);
+    volume_release(launcher, slot->shape.volumes);
     free_slot(slot);
     slot_pump(launcher);
     launcher_check_idle(launcher);
@@ -331,6 +338,7 @@ static int start_process(struct slot *slot, int control, struct error *err)
             .shape = &slot->shape,
             .state = &launcher->state,
             .filter = &launcher->filter,
+            .allowed = &launcher->options.allowed,
             .disks = &launcher->disks,
             .cgroups = launcher->cgroups,
             .cgroup = slot->cgroup,
@@ -382,6 +390,7 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
     slot->begun_ms = clock_monotonic_ms();
     launcher->slots.progress[range] = 0;
     slot->shape = sandbox != NULL ? sandbox->shape : pool_shape;
+    volume_list_ref(slot->shape.volumes);
     slot->sandbox = sandbox;
     slot->ordered = sandbox != NULL;
     slot->control_fd = pair[0];
@@ -431,7 +440,8 @@ static bool is_for_pool(const struct sandbox *sandbox)
 {
     const struct slot_shape *shape = &sandbox->shape;
     return str_equal(shape->image, SLOT_IMAGE_HOST) && shape->disk_bytes == 0 &&
-           !shape->read_only && shape->network == pool_network(sandbox->launcher);
+           !shape->read_only && shape->volumes == NULL &&
+           shape->network == pool_network(sandbox->launcher);
 }
 
 /* The queue's first for the pool, which many of other shapes may stand before. */

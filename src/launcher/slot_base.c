@@ -87,21 +87,21 @@ static int write_proc(struct slot_context *slot, const char *path, const char *t
     return write(fd, text, strlen(text)) < 0 ? -errno : 0;
 }
 
-static int open_user_namespace(struct slot_context *slot, pid_t pid)
+static int open_user_namespace(struct slot_context *slot, pid_t pid, const char *uid_map,
+                               const char *gid_map)
 {
-    char path[64], map[64];
-    snprintf(map, sizeof(map), "0 %u %u", slot->base_id, IDRANGE_SIZE);
+    char path[64];
     snprintf(path, sizeof(path), "%d/uid_map", (int)pid);
-    int r = write_proc(slot, path, map);
+    int r = write_proc(slot, path, uid_map);
     if (r < 0)
         return r;
     snprintf(path, sizeof(path), "%d/gid_map", (int)pid);
-    r = write_proc(slot, path, map);
+    r = write_proc(slot, path, gid_map);
     if (r < 0)
         return r;
     snprintf(path, sizeof(path), "%d/ns/user", (int)pid);
-    slot->userns_fd = openat(slot->proc_fd, path, O_RDONLY | O_CLOEXEC);
-    return slot->userns_fd < 0 ? -errno : 0;
+    int fd = openat(slot->proc_fd, path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
 }
 
 static int stay_put(void *argument)
@@ -112,18 +112,24 @@ static int stay_put(void *argument)
     return 0;
 }
 
-int slot_as_owner(struct slot_context *slot, int (*run)(struct slot_context *slot, void *argument),
-                  void *argument)
+int slot_as(struct slot_context *slot, uint32_t uid, uint32_t gid,
+            int (*run)(struct slot_context *slot, void *argument), void *argument)
 {
     int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
     if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
-        setegid(slot->base_id) < 0 || seteuid(slot->base_id) < 0)
+        setegid(gid) < 0 || seteuid(uid) < 0)
         return -errno;
     int r = run(slot, argument);
     if (seteuid(0) < 0 || setegid(0) < 0 || prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
         _exit(1); /* never as somebody else */
     int following = slot_follow_launcher(slot);
     return r < 0 || following == 0 ? r : following;
+}
+
+int slot_as_owner(struct slot_context *slot, int (*run)(struct slot_context *slot, void *argument),
+                  void *argument)
+{
+    return slot_as(slot, slot->base_id, slot->base_id, run, argument);
 }
 
 static int clone_into_namespace(struct slot_context *slot, void *pidfd)
@@ -142,18 +148,26 @@ static int clone_into_namespace(struct slot_context *slot, void *pidfd)
  * signals) inside a namespace to its owner outside as well: owned by root, all sandboxes and the
  * host's root would share one allowance. So the owner is the sandbox's own first id. Capabilities
  * are kept over the change, because some kernels want one for making a user namespace. */
-static int make_user_namespace(struct slot_context *slot)
+int slot_make_user_namespace(struct slot_context *slot, const char *uid_map, const char *gid_map)
 {
     AUTO_CLOSE int pidfd = -1;
     pid_t pid = slot_as_owner(slot, clone_into_namespace, &pidfd);
     if (pid < 0)
         return pid;
-    int r = open_user_namespace(slot, pid);
+    int r = open_user_namespace(slot, pid, uid_map, gid_map);
     process_signal(pidfd, SIGKILL);
     siginfo_t info;
     while (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED) < 0 && errno == EINTR)
         ;
     return r;
+}
+
+static int make_user_namespace(struct slot_context *slot)
+{
+    char map[64];
+    snprintf(map, sizeof(map), "0 %u %u", slot->base_id, IDRANGE_SIZE);
+    slot->userns_fd = slot_make_user_namespace(slot, map, map);
+    return MIN(slot->userns_fd, 0);
 }
 
 /* The device is made from the host's side, since half of it is there. */

@@ -54,7 +54,7 @@ static int lock_root(struct slot_context *slot)
     if (mount_setattr(AT_FDCWD, "/", 0, &read_only, sizeof(read_only)) < 0)
         return -errno;
     if (slot_is_host(slot) &&
-        mount_setattr(AT_FDCWD, "/usr", AT_SYMLINK_NOFOLLOW, &read_only, sizeof(read_only)) < 0)
+        mount_setattr(slot->usr_fd, "", AT_EMPTY_PATH, &read_only, sizeof(read_only)) < 0)
         return -errno;
     return 0;
 }

@@ -173,7 +173,12 @@ static int mount_host(struct slot_context *slot)
     if (slot->root_fd < 0)
         return slot->root_fd;
     r = mounts_attach(slot->root_fd, slot->mount_fd, STATE_MOUNT_ROOT);
-    return r < 0 ? r : mounts_move(slot->mount_fd, STATE_MOUNT_OVERLAY, slot->root_fd, "usr");
+    if (r == 0)
+        r = mounts_move(slot->mount_fd, STATE_MOUNT_OVERLAY, slot->root_fd, "usr");
+    if (r < 0)
+        return r;
+    slot->usr_fd = openat(slot->root_fd, "usr", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return slot->usr_fd < 0 ? -errno : 0;
 }
 
 static int mount_root(struct slot_context *slot)
@@ -196,12 +201,14 @@ const struct slot_step slot_image_steps[] = {
     {"make its disk", make_disk},
     {"make the upper directories", make_uppers},
     {"make the socket", make_socket},
+    {"open the volumes", slot_open_volumes},
     {"mount the image", mount_root},
     {NULL, NULL},
 };
 
 const struct slot_step slot_enter_steps[] = {
     {"mount file systems in memory", slot_mount_memory},
+    {"mount the volumes", slot_mount_volumes},
     {"enter the root directory", pivot},
     {NULL, NULL},
 };

@@ -23,6 +23,11 @@ static int report(struct slot_context *slot, enum slot_report_kind kind, int sys
         .network_print = slot->network_print,
     };
     snprintf(message.step, sizeof(message.step), "%s", step);
+    if (kind == SLOT_FAILED && slot->failure.code != ERR_OK) {
+        message.code = slot->failure.code;
+        message.sys = slot->failure.sys;
+        snprintf(message.text, sizeof(message.text), "%s", slot->failure.message);
+    }
     return send(slot->control_fd, &message, sizeof(message), MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
@@ -145,6 +150,7 @@ void slot_process_run(const struct slot_plan *plan)
         .root_fd = -1,
         .image_fd = -1,
         .host_network_fd = -1,
+        .usr_fd = -1,
     };
     int r = slot_follow_launcher(&slot);
     if (r == 0)

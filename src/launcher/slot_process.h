@@ -24,11 +24,12 @@
 #include "launcher/link.h"
 #include "launcher/seccomp_filter.h"
 #include "launcher/state.h"
+#include "launcher/volume.h"
 #include "runtime/native/message.h"
 
 /* What cannot be changed once a slot has been made. The pool is of the default shape: the host
- * image, writable, without a disk limit, with nat where there is one; every other one is made to
- * order. */
+ * image, writable, without a disk limit and volumes, with nat where there is one; every other one
+ * is made to order. */
 #define SLOT_IMAGE_HOST "host"
 
 struct slot_shape {
@@ -36,6 +37,7 @@ struct slot_shape {
     uint64_t disk_bytes;           /* disk_shape_bytes() of its limit; 0: none needed */
     bool read_only;                /* the root file system */
     enum message_network network;
+    struct volume_list *volumes; /* NULL: none */
 };
 
 /* Everything a slot must know at birth. It is a copy of the launcher's memory, so this is not sent.
@@ -45,6 +47,7 @@ struct slot_plan {
     const struct seccomp_filter *filter;
     const struct disks *disks;
     const struct slot_shape *shape;
+    const struct volume_allowed *allowed;
     struct cgroups cgroups;  /* with the launcher's descriptors, replaced by the slot's */
     const char *cgroup;      /* also the name of its socket */
     bool cgroup_used;        /* another sandbox had it */
@@ -72,6 +75,7 @@ enum slot_report_kind {
 #define SLOT_NEW_NETWORK 2u /* flag: the print is that of a namespace it made itself */
 
 #define SLOT_STEP_MAX 64
+#define SLOT_TEXT_MAX ERROR_MESSAGE_MAX
 #define SLOT_SOCKET   "socket" /* execd's, in the slot's directory until a sandbox has it */
 
 /* Slot to launcher. */
@@ -81,6 +85,8 @@ struct slot_report {
     int32_t sys;
     uint64_t network_print;
     char step[SLOT_STEP_MAX]; /* FAILED: what it was doing, as in "cannot <step>" */
+    uint32_t code;            /* FAILED: of the error, when the step could say more; else ERR_OK */
+    char text[SLOT_TEXT_MAX]; /* then its message */
 };
 
 /* Never returns. */
@@ -111,6 +117,9 @@ struct slot_context {
     unsigned work_count;
     int image_fd;        /* a directory image's tree, in the air */
     int host_network_fd; /* of mode nat: the launcher's namespace */
+    int usr_fd;          /* the host image's second mount; opened before volumes can cover it */
+    int volume_fds[MESSAGE_VOLUMES_MAX]; /* in the air, then in their places */
+    struct error failure;                /* what a step has to say besides its errno */
     uint64_t network_print;
 };
 
@@ -149,6 +158,14 @@ int slot_fit_host(struct slot_context *slot, int lower_fd);
 /* With a read-only root: /tmp, /var/tmp and /run as file systems in memory. */
 int slot_mount_memory(struct slot_context *slot);
 
+/* A user namespace with these maps, which nobody is in: a descriptor or -errno. */
+int slot_make_user_namespace(struct slot_context *slot, const char *uid_map, const char *gid_map);
+
+/* Open the volumes, each with its attributes and still in the air; then put them in their places
+ * in the root file system. */
+int slot_open_volumes(struct slot_context *slot);
+int slot_mount_volumes(struct slot_context *slot);
+
 /* To be killed when the launcher ends, whatever we wait for then; a change of user undoes it, which
  * confining us is one of. -ESRCH: the launcher has ended before. */
 int slot_follow_launcher(struct slot_context *slot);
@@ -157,6 +174,10 @@ int slot_follow_launcher(struct slot_context *slot);
  * made then belongs to root inside. Its answer, or -errno. */
 int slot_as_owner(struct slot_context *slot, int (*run)(struct slot_context *slot, void *argument),
                   void *argument);
+
+/* The same as somebody else. */
+int slot_as(struct slot_context *slot, uint32_t uid, uint32_t gid,
+            int (*run)(struct slot_context *slot, void *argument), void *argument);
 
 extern const struct slot_step slot_base_steps[]; /* each list ends with a NULL name */
 extern const struct slot_step slot_image_steps[];

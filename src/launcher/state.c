@@ -105,8 +105,8 @@ static int wait_for_slots(const struct state *state, struct error *err)
 
 static int make_mount_points(struct state *state, struct error *err)
 {
-    static const char *const names[] = {STATE_MOUNT_LOWER, STATE_MOUNT_USR, STATE_MOUNT_OVERLAY,
-                                        STATE_MOUNT_ROOT, STATE_MOUNT_DISK};
+    static const char *const names[] = {STATE_MOUNT_LOWER, STATE_MOUNT_USR,  STATE_MOUNT_OVERLAY,
+                                        STATE_MOUNT_ROOT,  STATE_MOUNT_DISK, STATE_MOUNT_VOLUME};
     int r = make_dir(state->launcher_fd, "mount", 0700, &state->mount_fd, err);
     for (size_t i = 0; i < ARRAY_LEN(names) && r == 0; i++)
         r = make_dir(state->mount_fd, names[i], 0700, NULL, err);
@@ -131,6 +131,8 @@ static int make_dirs(struct state *state, struct error *err)
     r = make_dir(state->launcher_fd, "sandboxes", 0700, &state->sandboxes_fd, err);
     if (r == 0)
         r = make_dir(state->launcher_fd, "loose", 0700, &state->loose_fd, err);
+    if (r == 0)
+        r = make_dir(state->launcher_fd, "volumes", 0700, &state->volumes_fd, err);
     if (r == 0) {
         spread_apart(state->launcher_fd); /* the host image has a thousand files */
         spread_apart(state->loose_fd);
@@ -198,6 +200,7 @@ int state_open(struct state *state, const char *path, const char *execd, uid_t s
         .launcher_fd = -1,
         .sandboxes_fd = -1,
         .loose_fd = -1,
+        .volumes_fd = -1,
         .mount_fd = -1,
         .run_fd = -1,
         .execd_fd = -1,
@@ -242,6 +245,7 @@ void state_close(struct state *state)
     state->idle_fd = fd_close(state->idle_fd);
     state->run_fd = fd_close(state->run_fd);
     state->mount_fd = fd_close(state->mount_fd);
+    state->volumes_fd = fd_close(state->volumes_fd);
     state->loose_fd = fd_close(state->loose_fd);
     state->sandboxes_fd = fd_close(state->sandboxes_fd);
     state->launcher_fd = fd_close(state->launcher_fd);

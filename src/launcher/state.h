@@ -7,6 +7,7 @@
  *     mount/<place>/       empty; where slots, each in its own mount namespace, put their mounts
  *     sandboxes/<id>/      record, upper/, work/
  *     loose/<name>.<range> of slots that wait and of sandboxes being deleted: what a restart clears
+ *     volumes/<name>/      volumes that outlive sandboxes (volume_store.h)
  *   run/<id>.sock          execd's socket, the server's */
 #pragma once
 
@@ -22,6 +23,7 @@
 #define STATE_MOUNT_OVERLAY "overlay"
 #define STATE_MOUNT_ROOT    "root"
 #define STATE_MOUNT_DISK    "disk"
+#define STATE_MOUNT_VOLUME  "volume"
 
 #define STATE_INSTANCE_MAX 9 /* 8 hex digits */
 
@@ -32,6 +34,7 @@ struct state {
     int launcher_fd; /* holds the lock */
     int sandboxes_fd;
     int loose_fd;
+    int volumes_fd;
     int mount_fd; /* of mount/; locked by the launcher and by every slot that still prepares or
                      waits */
     int run_fd;

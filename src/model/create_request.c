@@ -369,14 +369,11 @@ static int check_network_policy(const json_t *body, struct problem *problem)
     return find(body, "networkPolicy") != NULL ? refuse_unbuilt(problem, "networkPolicy") : 0;
 }
 
-static int check_volumes(const json_t *body, struct problem *problem)
+static int parse_volumes(const json_t *body, const struct create_request_rules *rules,
+                         struct create_request *ret, struct problem *problem)
 {
     json_t *volumes = find(body, "volumes");
-    if (volumes == NULL)
-        return 0;
-    if (!json_is_array(volumes))
-        return refuse_type(problem, "volumes", "list_type", "an array");
-    return json_array_size(volumes) > 0 ? refuse_unbuilt(problem, "volumes") : 0;
+    return volumes != NULL ? volumes_parse(volumes, rules->host_paths, &ret->volumes, problem) : 0;
 }
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -391,7 +388,6 @@ static int parse_members(const json_t *body, const struct create_request_rules *
         check_secure_access,
         check_network_policy,
         check_credential_proxy,
-        check_volumes,
     };
     int r = parse_extensions(body, ret, problem);
     if (r == 0)
@@ -402,6 +398,8 @@ static int parse_members(const json_t *body, const struct create_request_rules *
         r = parse_timeout(body, rules, ret, problem);
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(checks); i++)
         r = checks[i](body, problem);
+    if (r == 0)
+        r = parse_volumes(body, rules, ret, problem);
     if (r == 0)
         r = parse_image(body, rules, ret, problem);
     return r;
@@ -439,5 +437,6 @@ void create_request_done(struct create_request *request)
     labels_done(&request->metadata);
     free(request->platform_os);
     free(request->platform_arch);
+    volumes_done(&request->volumes);
     *request = (struct create_request){0};
 }

@@ -13,6 +13,7 @@
 #include "model/limits.h"
 #include "model/problem.h"
 #include "model/string_list.h"
+#include "model/volumes.h"
 
 #define CREATE_REQUEST_BODY_MAX       (1024 * 1024)
 #define CREATE_REQUEST_TIMEOUT_MIN_S  60
@@ -37,11 +38,13 @@ struct create_request {
     char *platform_os; /* NULL both when the request had none */
     char *platform_arch;
     bool read_only_root;
+    struct volumes volumes;
 };
 
 struct create_request_rules {
-    int64_t timeout_max_s;     /* 0: only the built-in maximum */
-    const char *const *images; /* names besides "host", NULL-terminated; NULL: none */
+    int64_t timeout_max_s;         /* 0: only the built-in maximum */
+    const char *const *images;     /* names besides "host", NULL-terminated; NULL: none */
+    const char *const *host_paths; /* in which volumes of the host may lie; likewise */
 };
 
 /* On failure `ret` is left empty and the problem says what to change. */

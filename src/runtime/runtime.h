@@ -15,6 +15,7 @@
 #include "http/client.h"
 #include "http/stream.h"
 #include "model/limits.h"
+#include "model/volumes.h"
 
 struct runtime;
 
@@ -26,6 +27,7 @@ struct runtime_spec {
     const char *user;    /* as whom everything runs: "name", "uid", "uid:gid"; NULL: root */
     const char *workdir; /* absolute; made when it is missing; NULL: / */
     bool read_only_root;
+    const struct volumes *volumes; /* NULL: none */
     struct limits limits;
     int64_t deadline_unix_ms; /* 0: none */
 };
@@ -96,7 +98,8 @@ typedef void runtime_usage_fn(const struct error *err, const struct runtime_usag
 
 struct runtime {
     /* Make it and start the entrypoint; done when execd has answered. On failure nothing is left.
-     */
+     * Of volumes: ERR_DENIED is a host path that may not be given away, ERR_NOT_FOUND a named one
+     * that is not there, ERR_INVALID with sys a sub-path that cannot be used. */
     void (*create)(struct runtime *self, const struct runtime_spec *spec, runtime_done_fn *done,
                    void *ctx);
     void (*remove)(struct runtime *self, const char *id, runtime_done_fn *done, void *ctx);

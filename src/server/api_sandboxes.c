@@ -10,13 +10,27 @@
 
 /* --- create ----------------------------------------------------------------------------------- */
 
+/* What is wrong with a volume and can be seen only by trying has codes of its own, see
+ * server_lifecycle_created_fn. */
+static void reply_create_error(struct http_exchange *exchange, const struct error *err)
+{
+    const char *code = err->code == ERR_DENIED                     ? VOLUMES_NOT_ALLOWED
+                       : err->code == ERR_NOT_FOUND                ? VOLUMES_PVC_MISSING
+                       : err->code == ERR_INVALID && err->sys != 0 ? VOLUMES_BAD_SUB_PATH
+                                                                   : NULL;
+    if (code != NULL)
+        http_exchange_reply_error(exchange, 400, code, "%s", err->message);
+    else
+        server_reply_error(exchange, err, "SANDBOX::SANDBOX_START_FAILED");
+}
+
 static void on_created(const struct error *err, const struct sandbox *sandbox, void *ctx)
 {
     struct http_exchange *exchange = server_later_finish(ctx);
     if (exchange == NULL)
         return; /* the client is gone; the sandbox is in its list */
     if (err != NULL) {
-        server_reply_error(exchange, err, "SANDBOX::SANDBOX_START_FAILED");
+        reply_create_error(exchange, err);
         return;
     }
     char location[64];
@@ -32,6 +46,7 @@ static void on_create_body(struct http_exchange *exchange, const char *body, siz
     const struct create_request_rules rules = {
         .timeout_max_s = server->config->max_sandbox_timeout_seconds,
         .images = string_list_vector(&server->config->images.names),
+        .host_paths = string_list_vector(&server->config->allowed_host_paths),
     };
     struct create_request request;
     struct problem problem = {0};

@@ -10,11 +10,13 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/toml.h"
+#include "model/volumes.h"
 
-#define API_KEY_MAX   256
-#define STATE_DIR_MAX 56 /* sockets with long names live below it, and a socket path has 107 */
-#define SLOTS_MAX     64
-#define SPARE_MAX     3600
+#define API_KEY_MAX    256
+#define STATE_DIR_MAX  56 /* sockets with long names live below it, and a socket path has 107 */
+#define SLOTS_MAX      64
+#define SPARE_MAX      3600
+#define HOST_PATHS_MAX 64 /* as many as the launcher takes */
 
 void server_config_init(struct server_config *config)
 {
@@ -38,6 +40,7 @@ void server_config_done(struct server_config *config)
     free(config->user);
     free(config->state_dir);
     server_images_done(&config->images);
+    string_list_done(&config->allowed_host_paths);
     *config = (struct server_config){0};
 }
 
@@ -254,6 +257,35 @@ static int read_images(const struct section *section, struct server_config *conf
     return 0;
 }
 
+static int read_storage(const struct section *section, struct server_config *config,
+                        struct error *err)
+{
+    const struct toml_value *paths = toml_find(section->table, "allowed_host_paths");
+    if (paths == NULL)
+        return 0;
+    if (toml_type(paths) != TOML_ARRAY || toml_array_count(paths) > HOST_PATHS_MAX)
+        return error_set(err, ERR_INVALID,
+                         "%s:%d: `storage.allowed_host_paths` must be an array of at most %d "
+                         "strings",
+                         section->name, toml_line(paths), HOST_PATHS_MAX);
+    struct string_list list = {0};
+    for (size_t i = 0; i < toml_array_count(paths); i++) {
+        const struct toml_value *item = toml_array_at(paths, i);
+        const char *path = toml_string(item);
+        if (path == NULL || !volumes_is_plain_path(path, true)) {
+            string_list_done(&list);
+            return error_set(err, ERR_INVALID,
+                             "%s:%d: `storage.allowed_host_paths`: '%s' must be the absolute path "
+                             "of a directory other than /, without '.', '..', '//' and a final '/'",
+                             section->name, toml_line(item), path != NULL ? path : "");
+        }
+        string_list_add(&list, path);
+    }
+    string_list_done(&config->allowed_host_paths);
+    config->allowed_host_paths = list;
+    return 0;
+}
+
 static int read_document(const struct toml *doc, const char *name, struct server_config *config,
                          struct error *err)
 {
@@ -262,7 +294,7 @@ static int read_document(const struct toml *doc, const char *name, struct server
         int (*read)(const struct section *, struct server_config *, struct error *);
     } sections[] = {
         {"server", read_server},     {"log", read_log},       {"runtime", read_runtime},
-        {"launcher", read_launcher}, {"images", read_images},
+        {"launcher", read_launcher}, {"images", read_images}, {"storage", read_storage},
     };
     for (size_t i = 0; i < ARRAY_LEN(sections); i++) {
         struct section section = {.doc = doc, .name = name, .title = sections[i].title};

@@ -22,6 +22,7 @@ struct server_config {
     int launcher_slots;                  /* sandboxes it keeps prepared; -1: as it likes */
     int launcher_spare_s;        /* how long it keeps what sandboxes leave; -1: as it likes */
     struct server_images images; /* those besides "host" */
+    struct string_list allowed_host_paths; /* of which sandboxes may have volumes */
     enum log_level log_level;
     enum log_format log_format;
 };

@@ -126,6 +126,10 @@ static void build_command(const struct server_launcher_options *options, const c
         string_list_take(argv, mem_printf("%s=%s", options->images->names.items[i],
                                           options->images->items[i].path));
     }
+    for (size_t i = 0; i < options->allowed_host_paths->count; i++) {
+        string_list_add(argv, "--allow-host-path");
+        string_list_add(argv, options->allowed_host_paths->items[i]);
+    }
     string_list_add(argv, "--log-level");
     string_list_add(argv, levels[options->log_level]);
     string_list_add(argv, "--log-format");

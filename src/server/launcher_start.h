@@ -13,6 +13,7 @@ struct server_launcher_options {
     int slots;        /* -1: as many as it likes */
     int spare_s;      /* likewise */
     const struct server_images *images;
+    const struct string_list *allowed_host_paths;
     enum log_level log_level; /* it logs to our stderr: in our form */
     enum log_format log_format;
 };

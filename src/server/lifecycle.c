@@ -19,6 +19,7 @@ struct waiter {
 struct job {
     LIST_ENTRY(job) link;
     struct server_lifecycle *lifecycle;
+    bool has_volumes;
     bool unwanted; /* being made, and to be removed as soon as that is done */
     struct sandbox sandbox;
     server_lifecycle_created_fn *created; /* while creating */
@@ -197,10 +198,21 @@ int server_lifecycle_remove(struct server_lifecycle *lifecycle, const char *id,
 
 /* --- create ----------------------------------------------------------------------------------- */
 
+/* With volumes more can be wrong in a request than without. */
+static struct error create_error(const struct job *job, const struct error *err)
+{
+    struct error told = runtime_error(err, "start", job->sandbox.id);
+    if (job->has_volumes && (err->code == ERR_DENIED || err->code == ERR_NOT_FOUND))
+        told.code = err->code;
+    if (!job->has_volumes || err->code != ERR_INVALID)
+        told.sys = 0;
+    return told;
+}
+
 static void create_failed(struct job *job, const struct error *err)
 {
     struct server_lifecycle *lifecycle = job->lifecycle;
-    struct error failed = runtime_error(err, "start", job->sandbox.id);
+    struct error failed = create_error(job, err);
     log_warn("%s", failed.message);
     struct error why = ERROR_INIT;
     if (store_delete_sandbox(lifecycle->config.store, job->sandbox.id, &why) < 0)
@@ -278,6 +290,7 @@ static void ask_runtime(struct job *job, const struct create_request *request)
         .user = image != NULL ? image->user : NULL,
         .workdir = image != NULL ? image->workdir : NULL,
         .read_only_root = request->read_only_root,
+        .volumes = &request->volumes,
         .limits = request->limits,
         .deadline_unix_ms = job->sandbox.expires_at_ms,
     };
@@ -303,6 +316,7 @@ int server_lifecycle_create(struct server_lifecycle *lifecycle,
     struct job *job = job_new(lifecycle);
     job->sandbox = sandbox;
     job->created = done;
+    job->has_volumes = request->volumes.count > 0;
     job->ctx = ctx;
     lifecycle->creates++;
     if (sandbox.expires_at_ms != 0 && lifecycle->config.on_expiry != NULL)

@@ -42,7 +42,8 @@ void server_lifecycle_set_available(struct server_lifecycle *lifecycle, bool ava
 bool server_lifecycle_is_available(const struct server_lifecycle *lifecycle);
 
 /* On success the sandbox is Running; it is borrowed during the call. On failure nothing is left.
- * ERR_LIMIT and ERR_UNAVAILABLE may go away by themselves, ERR_INVALID is the client's. */
+ * ERR_LIMIT and ERR_UNAVAILABLE may go away by themselves, ERR_INVALID is the client's. So are, of
+ * volumes, ERR_DENIED, ERR_NOT_FOUND and ERR_INVALID with sys, as in runtime.h. */
 typedef void server_lifecycle_created_fn(const struct error *err, const struct sandbox *sandbox,
                                          void *ctx);
 int server_lifecycle_create(struct server_lifecycle *lifecycle,

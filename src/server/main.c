@@ -166,6 +166,7 @@ static int start(const struct server_config *config, struct error *err)
         .slots = config->launcher_slots,
         .spare_s = config->launcher_spare_s,
         .images = &config->images,
+        .allowed_host_paths = &config->allowed_host_paths,
         .log_level = config->log_level,
         .log_format = config->log_format,
     };

@@ -34,6 +34,35 @@ static void check_limits(const struct limits *limits)
     check_range(limits->open_files, LIMITS_OPEN_FILES_MIN, LIMITS_OPEN_FILES_MAX);
 }
 
+static void check_volumes(const struct volumes *volumes)
+{
+    check(volumes->count <= VOLUMES_MAX);
+    for (size_t i = 0; i < volumes->count; i++) {
+        const struct volume *volume = &volumes->items[i];
+        check(strlen(volume->name) >= 1 && strlen(volume->name) <= VOLUMES_NAME_MAX);
+        check(volumes_is_plain_path(volume->mount_path, true));
+        check(strncmp(volume->mount_path, "/proc", 6) != 0);
+        check(volume->sub_path[0] == '\0' || volumes_is_plain_path(volume->sub_path, false));
+        check(strstr(volume->sub_path, "../") == NULL);
+        switch (volume->kind) {
+        case VOLUMES_HOST:
+            check(strcmp(volume->source, "/data") == 0 ||
+                  strncmp(volume->source, "/data/", 6) == 0);
+            check(strstr(volume->source, "/../") == NULL && volume->size_bytes == 0);
+            break;
+        case VOLUMES_NAMED:
+            check(strlen(volume->source) >= 1 && strchr(volume->source, '/') == NULL);
+            check(volume->source[0] != '.');
+            check_range(volume->size_bytes, LIMITS_DISK_MIN, LIMITS_DISK_MAX);
+            break;
+        case VOLUMES_TMPFS:
+            check(volume->source[0] == '\0' && volume->sub_path[0] == '\0');
+            check(volume->size_bytes >= VOLUMES_TMPFS_MIN && !volume->create && !volume->remove);
+            break;
+        }
+    }
+}
+
 __attribute__((noinline)) static void check_accepted(const struct create_request *request)
 {
     check(strcmp(request->image, "host") == 0 || strcmp(request->image, "other") == 0);
@@ -55,11 +84,13 @@ __attribute__((noinline)) static void check_accepted(const struct create_request
     check(request->timeout_s == 0 || (request->timeout_s >= CREATE_REQUEST_TIMEOUT_MIN_S &&
                                       request->timeout_s <= CREATE_REQUEST_TIMEOUT_MAX_S));
     check_limits(&request->limits);
+    check_volumes(&request->volumes);
 }
 
 static void check_refused(const struct create_request *request, const struct problem *problem)
 {
-    check(request->image == NULL && request->env.count == 0 && request->command.count == 0);
+    check(request->image == NULL && request->env.count == 0 && request->command.count == 0 &&
+          request->volumes.count == 0);
     check(problem->code != NULL && problem->message[0] != '\0');
     check(str_is_utf8(problem->message, strlen(problem->message)));
     json_t *json = problem_to_json(problem);
@@ -70,7 +101,8 @@ static void check_refused(const struct create_request *request, const struct pro
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const images[] = {"other", NULL};
-    const struct create_request_rules rules = {.images = images};
+    static const char *const host_paths[] = {"/data", NULL};
+    const struct create_request_rules rules = {.images = images, .host_paths = host_paths};
     struct create_request request;
     struct problem problem = {0};
     if (create_request_parse((const char *)data, size, &rules, &request, &problem) == 0)

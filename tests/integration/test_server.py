@@ -458,7 +458,7 @@ class Refusals(Shared):
                 ({"metadata": {"a": "b\n"}}, "SANDBOX::INVALID_METADATA_LABEL", ""),
                 ({"metadata": {"opensandbox.io/id": "x"}}, "SANDBOX::INVALID_METADATA_LABEL", ""),
                 ({"networkPolicy": {"defaultAction": "deny"}}, invalid, "networkPolicy"),
-                ({"volumes": [{"name": "v"}]}, invalid, "volumes"),
+                ({"volumes": [{"name": "v"}]}, "VOLUME::INVALID_MOUNT_PATH", "volumes[0].mountPath"),
                 ({"secureAccess": True}, invalid, "secureAccess"),
                 ({"snapshotId": "x"}, invalid, "snapshotId"),
                 ({"credentialProxy": {"enabled": True}}, invalid, "credentialProxy"),

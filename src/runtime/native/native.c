@@ -101,6 +101,31 @@ static void create_made(struct op *op, const struct message_result *result)
                                  START_TIMEOUT_MS, on_started, op);
 }
 
+static void fill_volume(const struct volume *volume, struct message_volume *ret)
+{
+    static const enum message_volume_kind kinds[] = {
+        [VOLUMES_HOST] = MESSAGE_VOLUME_HOST,
+        [VOLUMES_NAMED] = MESSAGE_VOLUME_NAMED,
+        [VOLUMES_TMPFS] = MESSAGE_VOLUME_TMPFS,
+    };
+    ret->kind = kinds[volume->kind];
+    ret->flags = (volume->read_only ? MESSAGE_VOLUME_READ_ONLY : 0) |
+                 (volume->create ? MESSAGE_VOLUME_CREATE : 0) |
+                 (volume->remove ? MESSAGE_VOLUME_DELETE : 0);
+    ret->size_bytes = volume->size_bytes;
+    strncpy(ret->source, volume->source, sizeof(ret->source) - 1);
+    strncpy(ret->sub_path, volume->sub_path, sizeof(ret->sub_path) - 1);
+    strncpy(ret->mount_path, volume->mount_path, sizeof(ret->mount_path) - 1);
+}
+
+static void fill_volumes(const struct volumes *volumes, struct message_create *create)
+{
+    _Static_assert(VOLUMES_MAX == MESSAGE_VOLUMES_MAX, "all that a request can hold");
+    _Static_assert(VOLUMES_PATH_MAX < MESSAGE_PATH_MAX, "all that a path can hold");
+    for (size_t i = 0; volumes != NULL && i < volumes->count; i++)
+        fill_volume(&volumes->items[i], &create->volumes[create->volume_count++]);
+}
+
 static void native_create(struct runtime *self, const struct runtime_spec *spec,
                           runtime_done_fn *done, void *ctx)
 {
@@ -125,6 +150,7 @@ static void native_create(struct runtime *self, const struct runtime_spec *spec,
     create->network = MESSAGE_NETWORK_NONE;
     if (spec->read_only_root)
         create->flags |= MESSAGE_READ_ONLY_ROOT;
+    fill_volumes(spec->volumes, create);
     native_op_ask(op, OP_ASKED, &message);
 }
 

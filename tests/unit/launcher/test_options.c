@@ -98,6 +98,9 @@ static void test_refused(void **state)
     refuse("--meter-seconds", "-1", "0 to 3600");
     refuse("--make-seconds", "0", "1 to 3600");
     refuse("--image", "busybox", "NAME=DIR");
+    refuse("--allow-host-path", "data", "'data'");
+    refuse("--allow-host-path", "/", "/ itself");
+    refuse("--allow-host-path", "/data/../etc", "'/data/../etc'");
     refuse("--image", "busybox=srv", "absolute");
     refuse("--image", "host=/srv/x", "host");
     refuse("--slots", "65", "65");

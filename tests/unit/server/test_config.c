@@ -54,7 +54,9 @@ static void test_everything(void **state)
                                "type = \"native\"\n"
                                "[launcher]\n"
                                "slots = 16\n"
-                               "spare_seconds = 0\n";
+                               "spare_seconds = 0\n"
+                               "[storage]\n"
+                               "allowed_host_paths = [\"/data\", \"/srv/x y\"]\n";
     if (parse(&config, text, &err) < 0)
         fail_msg("%s", err.message);
     assert_string_equal(config.host, "::1");
@@ -68,6 +70,8 @@ static void test_everything(void **state)
     assert_int_equal(config.log_format, LOG_JSON);
     assert_int_equal(config.launcher_slots, 16);
     assert_int_equal(config.launcher_spare_s, 0);
+    assert_int_equal(config.allowed_host_paths.count, 2);
+    assert_string_equal(config.allowed_host_paths.items[1], "/srv/x y");
     server_config_done(&config);
 }
 
@@ -145,6 +149,10 @@ static void test_refusals(void **state)
         {"[runtime]\ntype = \"docker\"\n", "c.toml:2:", "runtime.type"},
         {"[launcher]\nslots = 65\n", "c.toml:2:", "slots"},
         {"[launcher]\nspare_seconds = 3601\n", "c.toml:2:", "spare_seconds"},
+        {"[storage]\nallowed_host_paths = \"/data\"\n", "c.toml:2:", "array"},
+        {"[storage]\nallowed_host_paths = [\"/data\",\n\"/\"]\n", "c.toml:3:", "other than /"},
+        {"[storage]\nallowed_host_paths = [7]\n", "c.toml:2:", "absolute"},
+        {"[storage]\nallowed_host_paths = [\"/a/../b\"]\n", "c.toml:2:", "'/a/../b'"},
         {"[server]\nprot = 80\n", "c.toml:2:", "prot"},
         {"[server]\n[sever]\nport = 80\n", "c.toml:", "sever"},
         {"port = 80\n", "c.toml:1:", "port"},
