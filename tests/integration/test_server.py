@@ -580,10 +580,10 @@ class Proxy(Shared):
 
     def test_other_ports_and_unknown_sandboxes(self):
         box = self.server.create()
-        for port in (80, 8080, 18080, 65535):
-            answer = self.request("GET", f"/sandboxes/{box.id}/proxy/{port}/x", key=False)
-            message = self.expect_error(answer, 501, "SANDBOX::API_NOT_SUPPORTED")
-            self.assertIn("44772", message)
+        answer = self.request("GET", f"/sandboxes/{box.id}/proxy/18080/x", key=False)
+        self.assertIn("18080", self.expect_error(answer, 501, "SANDBOX::API_NOT_SUPPORTED"))
+        answer = self.request("GET", f"/sandboxes/{box.id}/proxy/8080/x", key=False)  # test_ports.py has the rest
+        self.assertIn("8080", self.expect_error(answer, 502, "SANDBOX::PROXY_FAILED"))
         for port in ("0", "65536", "9" * 25):
             self.expect_error(self.request("GET", f"/sandboxes/{box.id}/proxy/{port}/", key=False),
                               400, "SANDBOX::INVALID_PORT")
