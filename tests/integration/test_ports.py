@@ -13,16 +13,17 @@ from pathlib import Path
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(os.path.dirname(HERE), "support")]
 import launcher  # noqa: E402
-from harness import SLOW, Machine, Server, wait_until  # noqa: E402
+from harness import SLOW, Server, wait_until, walk_cgroups  # noqa: E402
 from websocket import CLOSE, TEXT, WebSocket  # noqa: E402
 
 INSIDE = (Path(HERE).parent / "support/inside_server.py").read_text()
 PIECE = bytes(range(256)) * 256
+NETWORK = "opensandbox.extensions.network"
 
 
-def start_inside(server, name, *addresses, **fields):
+def start_inside(server, name, *addresses, network="none"):
     """A sandbox whose entrypoint is the web server, once it answers."""
-    box = server.create(entrypoint=["python3", "-c", INSIDE, name, *addresses], **fields)
+    box = server.create(entrypoint=["python3", "-c", INSIDE, name, *addresses], extensions={NETWORK: network})
     for address in addresses:
         wait_until(lambda: get(server, box, address.rpartition(":")[2], "/name").status == 200, 20 * SLOW)
     return box
@@ -35,7 +36,6 @@ def get(server, box, port, path="/", method="GET", body=None, headers=None, pref
 class Case(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.before = Machine.snapshot()
         cls.server = Server()
         cls.server.__enter__()
         try:
@@ -46,8 +46,9 @@ class Case(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
+        instance = cls.server.instance()
         cls.server.__exit__(None, None, None)
-        left = Machine.difference(cls.before, Machine.snapshot())
+        left = [folder for folder in walk_cgroups() if instance in folder]
         assert not left, left
 
     def get(self, path="/", port=8000, **options):
@@ -122,7 +123,7 @@ class Requests(Case):
         self.assertNotIn(self.server.key, self.box.output("cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' ' '"))
 
     def test_big_bodies(self):
-        data = os.urandom(1 << 20) * 48
+        data = os.urandom(1 << 20) * 32
         answer = self.get("/sum", method="POST", body=data)
         self.assertEqual(answer.body.decode(), f"{len(data)} {hashlib.sha256(data).hexdigest()}")
         client = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60 * SLOW)
@@ -267,7 +268,7 @@ class Failures(Case):
         """Connections that are never accepted: those beyond the bound are refused, others go on."""
         code = ("import socket,time; s=socket.socket(); s.bind(('127.0.0.1', 8000)); s.listen(0); "
                 "[socket.socket().connect_ex(('127.0.0.1', 8000)) for _ in range(1)]; time.sleep(1000)")
-        box = self.server.create(entrypoint=["python3", "-c", code])
+        box = self.server.create(entrypoint=["python3", "-c", code], extensions={NETWORK: "none"})
         wait_until(lambda: "0100007F:1F40" in box.output("cat /proc/net/tcp"), 20 * SLOW)
         request = f"GET /sandboxes/{box.id}/proxy/8000/ HTTP/1.1\r\nHost: x\r\n\r\n".encode()
         socks = [self.connect() for _ in range(200)]
@@ -327,6 +328,39 @@ class Sandboxes(unittest.TestCase):
             self.addCleanup(again.wait)
             wait_until(lambda: get(server, box, 9, "/").status == 502, 20 * SLOW)
             self.assertEqual(get(server, box, 8001, "/name").body, b"one")
+
+
+class Networks(unittest.TestCase):
+    """Which network a sandbox gets, as the launcher has it or not."""
+
+    def test_choice(self):
+        with Server() as server:
+            client = launcher.Client(str(server.state / "state/run/launcher.sock"))
+            welcome = client.greet()
+            client.close()
+            has_nat = bool(welcome.networks & 2)
+            box = server.create()
+            status = server.request("GET", f"/sandboxes/{box.id}").json()["status"]
+            self.assertEqual(box.info["status"], status)
+            self.assertEqual((status["state"], status["reason"]), ("Running", "CONTAINER_RUNNING"))
+            note = "" if has_nat else f" Network none: {welcome.network_reason}."
+            self.assertEqual(status["message"], "Sandbox is running." + note)
+            for fields in ({"networkPolicy": {"defaultAction": "deny"}},
+                           {"networkPolicy": {"defaultAction": "deny", "egress": [{"action": "deny", "target": "a"}]}},
+                           {"extensions": {NETWORK: "none"}}):
+                alone = server.create(**fields)
+                self.assertEqual(alone.info["status"]["message"], "Sandbox is running.")
+                self.assertEqual(alone.output("ls /sys/class/net 2>/dev/null || cut -d: -f1 /proc/net/dev | tail -n +3")
+                                 .split(), ["lo"])
+            body = {"image": {"uri": "host"}, "entrypoint": ["true"], "resourceLimits": {}, "extensions": {NETWORK: "nat"}}
+            answer = server.request("POST", "/v1/sandboxes", body)
+            if has_nat:
+                self.assertEqual(answer.status, 202)
+            else:
+                self.assertEqual((answer.status, answer.json()["code"]), (400, "SANDBOX::INVALID_PARAMETER"))
+                self.assertIn(welcome.network_reason, answer.json()["message"])
+            server.restart()
+            self.assertEqual(server.request("GET", f"/sandboxes/{box.id}").json()["status"], status)
 
 
 def launch_again(words, server):
