@@ -81,6 +81,11 @@ void http_call_cancel(struct http_call *call)
     call_free(call);
 }
 
+bool http_call_is_untried(const struct http_call *call)
+{
+    return call->untried;
+}
+
 /* Report a failure that is known now from the loop, later. */
 static void fail_later(struct http_call *call, const struct error *err)
 {

@@ -42,7 +42,8 @@ struct http_call_events {
 struct http_client *http_client_new(const struct http_client_config *config);
 struct http_client *http_client_free(struct http_client *client); /* cancels calls; NULL ok */
 
-/* Forget pooled connections to this address (the sandbox is gone). */
+/* Forget pooled connections to this address (the sandbox is gone). Of a connector's with port 0:
+ * those to all ports of that host. */
 void http_client_drop(struct http_client *client, const struct http_address *address);
 
 struct http_call_options {
@@ -65,6 +66,9 @@ bool http_call_is_full(const struct http_call *call); /* wait for on_drain */
 void http_call_pause(struct http_call *call); /* no on_body until resumed */
 void http_call_resume(struct http_call *call);
 void http_call_cancel(struct http_call *call); /* accepts NULL */
+
+/* In on_error: the connection could not even be tried now, and may be later (http/connector.h). */
+bool http_call_is_untried(const struct http_call *call);
 
 /* A small request and its whole small answer, for talking to our own programs. on_done gets status
  * 0 and err on failure, else status and body (borrowed). Returns a handle for http_call_cancel().

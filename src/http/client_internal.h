@@ -69,7 +69,8 @@ struct http_call {
     bool request_ended;
     bool wants_upgrade;
     bool retried;
-    bool full; /* on_drain is owed */
+    bool untried; /* its connector had no way to try */
+    bool full;    /* on_drain is owed */
     bool paused;
     bool keep_alive; /* the response allows another one after it */
     struct http_head upgrade_head;

@@ -318,6 +318,20 @@ static void on_stream_drain(void *ctx)
     leave(connection, outer);
 }
 
+static struct error stream_error(struct http_call *call, int status)
+{
+    const struct error *failure = http_stream_failure(call->connection->stream);
+    struct error err = ERROR_INIT;
+    if (failure != NULL) {
+        call->untried = failure->code == ERR_UNAVAILABLE || failure->code == ERR_LIMIT;
+        return *failure;
+    }
+    error_set_errno(&err, -status,
+                    call->state == HTTP_CALL_CONNECTING ? "cannot connect"
+                                                        : "the connection broke");
+    return err;
+}
+
 static void on_stream_error(void *ctx, int status)
 {
     struct http_link *connection = ctx;
@@ -326,10 +340,7 @@ static void on_stream_error(void *ctx, int status)
     if (call == NULL) {
         http_link_close(connection);
     } else if (!retry(call)) {
-        struct error err = ERROR_INIT;
-        error_set_errno(&err, -status,
-                        call->state == HTTP_CALL_CONNECTING ? "cannot connect"
-                                                            : "the connection broke");
+        struct error err = stream_error(call, status);
         http_call_fail(call, &err);
     }
     leave(connection, outer);

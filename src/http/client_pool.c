@@ -11,6 +11,9 @@ static bool same_address(const struct http_address *a, const struct http_address
         return false;
     if (a->kind == HTTP_ADDRESS_UNIX)
         return strcmp(a->unix_path, b->unix_path) == 0;
+    if (a->kind == HTTP_ADDRESS_CONNECTOR)
+        return a->made.connector == b->made.connector && a->made.port == b->made.port &&
+               strcmp(a->made.host, b->made.host) == 0;
     if (a->tcp.ss_family != b->tcp.ss_family)
         return false;
     if (a->tcp.ss_family == AF_INET) {
@@ -56,12 +59,24 @@ struct http_link *http_pool_find(struct http_client *client, const struct http_a
     return NULL;
 }
 
+/* Does `wanted`, of a drop, mean this one? */
+static bool is_meant(const struct http_address *wanted, const struct http_address *address)
+{
+    if (wanted == NULL)
+        return true;
+    if (wanted->kind != HTTP_ADDRESS_CONNECTOR || wanted->made.port != 0)
+        return same_address(wanted, address);
+    struct http_address any = *address;
+    any.made.port = 0;
+    return same_address(wanted, &any);
+}
+
 void http_pool_drop(struct http_client *client, const struct http_address *address)
 {
     struct http_link *connection = TAILQ_FIRST(&client->pool);
     while (connection != NULL) {
         struct http_link *next = TAILQ_NEXT(connection, link);
-        if (address == NULL || same_address(&connection->address, address))
+        if (is_meant(address, &connection->address))
             http_link_close(connection);
         connection = next;
     }

@@ -182,15 +182,17 @@ static void on_done(struct http_call *call, void *ctx)
 static void on_error(struct http_call *call, const struct error *err, void *ctx)
 {
     struct proxy *proxy = ctx;
-    (void)call;
+    int status = err->code == ERR_TIMEOUT ? 504 : http_call_is_untried(call) ? 503 : 502;
     proxy->call = NULL;
     if (http_exchange_is_begun(proxy->exchange)) {
         http_exchange_abort(proxy->exchange); /* a short answer must not look whole */
         return;
     }
     set_request_id(proxy);
-    http_exchange_reply_error(proxy->exchange, err->code == ERR_TIMEOUT ? 504 : 502,
-                              proxy->error_code, "no answer from the upstream: %s", err->message);
+    if (status == 503)
+        http_exchange_set_header(proxy->exchange, "Retry-After", "1");
+    http_exchange_reply_error(proxy->exchange, status, proxy->error_code,
+                              "no answer from the upstream: %s", err->message);
 }
 
 static void on_call_drain(struct http_call *call, void *ctx)

@@ -16,8 +16,8 @@ struct http_proxy_options {
     const char *forwarded_proto; /* "http"; X-Forwarded-For/-Host/-Proto are set from this and the
                                     exchange: For appended, the others kept when present */
     const char *request_id;      /* X-Request-ID of the answer when not NULL */
-    /* What to say when the upstream cannot be reached or answers nonsense: 502, 504 with this code
-     */
+    /* What to say when the upstream cannot be reached or answers nonsense: 502, 504 with this code;
+     * 503 when its connector cannot try now. */
     const char *error_code;
     uint64_t response_timeout_ms; /* request sent to response head, then 504; 0: no limit */
 };

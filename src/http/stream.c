@@ -78,6 +78,9 @@ struct http_stream {
     uint64_t last_read_ms;
     uint64_t last_write_ms;
     struct flush_timer *flush_timer;
+    struct http_connector *connector; /* while it makes our connection */
+    struct http_connecting *connecting;
+    struct error *failure; /* what it said */
     char peer[INET6_ADDRSTRLEN];
 };
 
@@ -129,6 +132,19 @@ int http_address_unix(struct http_address *address, const char *path)
     return 0;
 }
 
+int http_address_connector(struct http_address *address, struct http_connector *connector,
+                           const char *host, int port)
+{
+    *address = (struct http_address){.kind = HTTP_ADDRESS_CONNECTOR};
+    size_t length = strlen(host);
+    if (length >= sizeof(address->made.host))
+        return -ENAMETOOLONG;
+    memcpy(address->made.host, host, length + 1);
+    address->made.connector = connector;
+    address->made.port = port;
+    return 0;
+}
+
 static void set_peer(struct http_stream *stream, const struct sockaddr_storage *address)
 {
     if (address->ss_family == AF_INET6) {
@@ -153,6 +169,7 @@ static void on_handle_closed(uv_handle_t *handle)
         free(block);
         block = next;
     }
+    free(stream->failure);
     free(stream);
 }
 
@@ -165,6 +182,8 @@ static void close_now(struct http_stream *stream)
 {
     set_state(stream, STREAM_CLOSED);
     stream->events = NULL;
+    if (stream->connector != NULL)
+        stream->connector->cancel(TAKE_PTR(stream->connector), TAKE_PTR(stream->connecting));
     if (stream->flush_timer != NULL)
         uv_close((uv_handle_t *)&stream->flush_timer->timer, on_timer_closed);
     uv_close(&stream->uv.handle, on_handle_closed);
@@ -529,11 +548,8 @@ struct http_stream *http_stream_accept(uv_stream_t *listener,
     return stream;
 }
 
-static void on_connected(uv_connect_t *request, int status)
+static void connected(struct http_stream *stream, int status)
 {
-    struct http_stream *stream = CONTAINER_OF(request, struct http_stream, request.connect);
-    if (stream->state == STREAM_CLOSED)
-        return;
     if (status < 0) {
         break_stream(stream, status);
         return;
@@ -558,13 +574,42 @@ static void on_connected(uv_connect_t *request, int status)
     }
 }
 
+static void on_connected(uv_connect_t *request, int status)
+{
+    struct http_stream *stream = CONTAINER_OF(request, struct http_stream, request.connect);
+    if (stream->state != STREAM_CLOSED)
+        connected(stream, status);
+}
+
+/* Of a connector. */
+static void on_made(int fd, const struct error *err, void *ctx)
+{
+    struct http_stream *stream = ctx;
+    stream->connector = NULL;
+    stream->connecting = NULL;
+    int r = fd >= 0 ? uv_tcp_open(&stream->uv.tcp, fd) : UV_ECONNREFUSED;
+    if (fd >= 0 && r < 0)
+        fd_close(fd);
+    if (err != NULL) {
+        stream->failure = mem_alloc(sizeof(*stream->failure));
+        *stream->failure = *err;
+    }
+    connected(stream, r);
+}
+
 struct http_stream *http_stream_connect(uv_loop_t *loop, const struct http_address *address,
                                         const struct http_stream_events *events, void *ctx,
                                         struct error *err)
 {
-    bool tcp = address->kind == HTTP_ADDRESS_TCP;
-    struct http_stream *stream = stream_new(loop, tcp ? UV_TCP : UV_NAMED_PIPE, events, ctx);
-    if (!tcp) {
+    bool local = address->kind == HTTP_ADDRESS_UNIX;
+    struct http_stream *stream = stream_new(loop, local ? UV_NAMED_PIPE : UV_TCP, events, ctx);
+    if (address->kind == HTTP_ADDRESS_CONNECTOR) {
+        stream->connector = address->made.connector;
+        stream->connecting = stream->connector->start(stream->connector, address->made.host,
+                                                      address->made.port, on_made, stream);
+        return stream;
+    }
+    if (local) {
         uv_pipe_connect(&stream->request.connect, &stream->uv.pipe, address->unix_path,
                         on_connected);
         return stream;
@@ -617,6 +662,11 @@ bool http_stream_is_quiet(const struct http_stream *stream)
         return false;
     char byte;
     return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+const struct error *http_stream_failure(const struct http_stream *stream)
+{
+    return stream->failure;
 }
 
 const char *http_stream_peer(const struct http_stream *stream)

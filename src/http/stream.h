@@ -15,17 +15,27 @@
 #include <uv.h>
 
 #include "base/error.h"
+#include "http/connector.h"
+
+#define HTTP_ADDRESS_HOST_MAX 64
 
 /* Where a client connects to. */
 struct http_address {
-    enum { HTTP_ADDRESS_TCP, HTTP_ADDRESS_UNIX } kind;
+    enum { HTTP_ADDRESS_TCP, HTTP_ADDRESS_UNIX, HTTP_ADDRESS_CONNECTOR } kind;
     struct sockaddr_storage tcp; /* numeric addresses only: no name look-up on the loop */
     char unix_path[108];         /* with HTTP_ADDRESS_UNIX, NUL-terminated */
+    struct {
+        struct http_connector *connector; /* borrowed; outlives the connections it is to make */
+        char host[HTTP_ADDRESS_HOST_MAX]; /* in its own words, such as the id of a sandbox */
+        int port;
+    } made; /* with HTTP_ADDRESS_CONNECTOR */
 };
 
 /* "127.0.0.1" or "::1" (no names), port 1..65535. 0 or -EINVAL. */
 int http_address_tcp(struct http_address *address, const char *ip, int port);
 int http_address_unix(struct http_address *address, const char *path); /* -ENAMETOOLONG */
+int http_address_connector(struct http_address *address, struct http_connector *connector,
+                           const char *host, int port); /* -ENAMETOOLONG */
 
 struct http_stream;
 
@@ -80,6 +90,9 @@ bool http_stream_is_full(const struct http_stream *stream); /* queued > HTTP_STR
 void http_stream_shutdown(struct http_stream *stream);
 void http_stream_close_after_write(struct http_stream *stream);
 void http_stream_close(struct http_stream *stream); /* now; unsent output is lost; accepts NULL */
+
+/* After on_error: why a connector could not connect it. NULL when the status says all. */
+const struct error *http_stream_failure(const struct http_stream *stream);
 
 /* When did bytes last move in (milliseconds of uv_now)? For idle and stall time-outs. Output that
  * starts to wait in an empty queue counts as a move. */

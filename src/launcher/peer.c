@@ -26,9 +26,9 @@ static void close_peer(struct peer *peer)
     launcher_check_idle(launcher);
 }
 
-static void send_to(struct peer *peer, const union message *message)
+static void send_to(struct peer *peer, const union message *message, int fd)
 {
-    int r = message_send(peer->fd, message);
+    int r = message_send_with(peer->fd, message, fd);
     if (r == 0)
         return;
     if (r == -EAGAIN)
@@ -49,7 +49,17 @@ void peer_send(struct launcher *launcher, struct peer_reply reply, const union m
 {
     struct peer *peer = find_peer(launcher, reply.peer);
     if (peer != NULL)
-        send_to(peer, message);
+        send_to(peer, message, -1);
+}
+
+static bool fill_error(struct message_result *result, const struct error *err)
+{
+    if (err == NULL || err->code == ERR_OK)
+        return false;
+    result->code = err->code;
+    result->sys = MAX(err->sys, 0);
+    snprintf(result->message, sizeof(result->message), "%s", err->message);
+    return true;
 }
 
 void peer_answer(struct launcher *launcher, struct peer_reply reply, const struct error *err,
@@ -58,14 +68,20 @@ void peer_answer(struct launcher *launcher, struct peer_reply reply, const struc
     union message message;
     message_init(&message, MESSAGE_RESULT, reply.sequence);
     struct message_result *result = &message.result;
-    if (err != NULL && err->code != ERR_OK) {
-        result->code = err->code;
-        result->sys = MAX(err->sys, 0);
-        snprintf(result->message, sizeof(result->message), "%s", err->message);
-    } else if (socket != NULL) {
+    if (!fill_error(result, err) && socket != NULL)
         snprintf(result->socket, sizeof(result->socket), "%s", socket);
-    }
     peer_send(launcher, reply, &message);
+}
+
+void peer_answer_with(struct launcher *launcher, struct peer_reply reply, const struct error *err,
+                      int fd)
+{
+    struct peer *peer = find_peer(launcher, reply.peer);
+    union message message;
+    message_init(&message, MESSAGE_RESULT, reply.sequence);
+    bool failed = fill_error(&message.result, err);
+    if (peer != NULL)
+        send_to(peer, &message, failed ? -1 : fd);
 }
 
 void peer_broadcast(struct launcher *launcher, const union message *message)
@@ -73,7 +89,7 @@ void peer_broadcast(struct launcher *launcher, const union message *message)
     for (unsigned i = 0; i < PEER_MAX; i++) {
         struct peer *peer = &launcher->peers.items[i];
         if (peer->number != 0 && peer->greeted)
-            send_to(peer, message);
+            send_to(peer, message, -1);
     }
 }
 
@@ -100,6 +116,9 @@ static void handle_request(struct launcher *launcher, struct peer_reply reply,
     case MESSAGE_FREEZE:
     case MESSAGE_THAW:
         sandbox_freeze(launcher, message->target.id, message->header.type == MESSAGE_FREEZE, reply);
+        break;
+    case MESSAGE_SOCKET:
+        sandbox_socket(launcher, message->socket.id, message->socket.family, reply);
         break;
     case MESSAGE_STAT: {
         union message page;

@@ -44,5 +44,8 @@ void peer_close_all(struct launcher *launcher);
 /* err NULL or with ERR_OK: success. socket may be NULL. */
 void peer_answer(struct launcher *launcher, struct peer_reply reply, const struct error *err,
                  const char *socket);
+/* The same with a descriptor on success; it stays the caller's. */
+void peer_answer_with(struct launcher *launcher, struct peer_reply reply, const struct error *err,
+                      int fd);
 void peer_send(struct launcher *launcher, struct peer_reply reply, const union message *message);
 void peer_broadcast(struct launcher *launcher, const union message *message);

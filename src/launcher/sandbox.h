@@ -85,6 +85,9 @@ void sandbox_set_deadline(struct launcher *launcher, const char *id, uint64_t de
                           struct peer_reply reply);
 void sandbox_freeze(struct launcher *launcher, const char *id, bool frozen,
                     struct peer_reply reply);
+/* family: 4 or 6. Of a frozen one as well: its kernel part answers, and it may thaw. */
+void sandbox_socket(struct launcher *launcher, const char *id, unsigned family,
+                    struct peer_reply reply);
 
 /* From the slots. A READY slot becomes it (it leaves the queue); it cannot be made; the slot made
  * to order for it vanished without a word. */

@@ -70,6 +70,23 @@ static int parse_read_only_root(const json_t *extensions, struct create_request 
                        problem_quote(text, quoted));
 }
 
+static int parse_network(const json_t *extensions, struct create_request *ret,
+                         struct problem *problem)
+{
+    json_t *value = find(extensions, CREATE_REQUEST_NETWORK);
+    if (value == NULL)
+        return 0;
+    const char *text = json_string_value(value);
+    char quoted[PROBLEM_QUOTE_MAX];
+    ret->network = str_equal(text, "nat") ? CREATE_REQUEST_NAT : CREATE_REQUEST_NO_NETWORK;
+    if (ret->network == CREATE_REQUEST_NAT || str_equal(text, "none"))
+        return 0;
+    return problem_set(
+        problem, PROBLEM_INVALID, "value_error", "extensions", CREATE_REQUEST_NETWORK,
+        "`extensions[\"" CREATE_REQUEST_NETWORK "\"]` must be \"none\" or \"nat\", not \"%s\"",
+        problem_quote(text, quoted));
+}
+
 static int parse_extensions(const json_t *body, struct create_request *ret, struct problem *problem)
 {
     json_t *extensions = find(body, "extensions");
@@ -100,7 +117,8 @@ static int parse_extensions(const json_t *body, struct create_request *ret, stru
                            "access.renew.extend.seconds",
                            "`extensions[\"access.renew.extend.seconds\"]` is not supported by this "
                            "version of the server; leave it out");
-    return parse_read_only_root(extensions, ret, problem);
+    int r = parse_read_only_root(extensions, ret, problem);
+    return r == 0 ? parse_network(extensions, ret, problem) : r;
 }
 
 static int parse_snapshot(const json_t *body, struct problem *problem)
@@ -364,9 +382,44 @@ static int check_credential_proxy(const json_t *body, struct problem *problem)
     return json_is_true(enabled) ? refuse_unbuilt(problem, "credentialProxy") : 0;
 }
 
-static int check_network_policy(const json_t *body, struct problem *problem)
+/* Whether a policy lets nothing pass. The default is said, never guessed; rules that deny what is
+ * denied anyway change nothing. */
+static bool denies_all(const json_t *policy)
 {
-    return find(body, "networkPolicy") != NULL ? refuse_unbuilt(problem, "networkPolicy") : 0;
+    json_t *rules = find(policy, "egress");
+    if (!str_equal(json_string_value(find(policy, "defaultAction")), "deny") ||
+        (rules != NULL && !json_is_array(rules)))
+        return false;
+    size_t index;
+    json_t *rule;
+    json_array_foreach(rules, index, rule)
+    {
+        const char *target = json_string_value(find(rule, "target"));
+        if (!str_equal(json_string_value(find(rule, "action")), "deny") || target == NULL ||
+            str_is_blank(target))
+            return false;
+    }
+    return true;
+}
+
+static int parse_network_policy(const json_t *body, struct create_request *ret,
+                                struct problem *problem)
+{
+    json_t *policy = find(body, "networkPolicy");
+    if (policy == NULL)
+        return 0;
+    if (!denies_all(policy))
+        return problem_set(problem, PROBLEM_INVALID, "value_error", "networkPolicy", NULL,
+                           "`networkPolicy` is not supported by this version of the server, but "
+                           "for {\"defaultAction\": \"deny\"} without rules that allow; leave it "
+                           "out");
+    if (ret->network == CREATE_REQUEST_NAT)
+        return problem_set(problem, PROBLEM_INVALID, "value_error", "networkPolicy", NULL,
+                           "`networkPolicy` denies everything, and "
+                           "`extensions[\"" CREATE_REQUEST_NETWORK
+                           "\"]` asks for \"nat\"; leave one of them out");
+    ret->network = CREATE_REQUEST_NO_NETWORK;
+    return 0;
 }
 
 static int parse_volumes(const json_t *body, const struct create_request_rules *rules,
@@ -382,11 +435,11 @@ static int parse_members(const json_t *body, const struct create_request_rules *
                          struct create_request *ret, struct problem *problem)
 {
     static int (*const readers[])(const json_t *, struct create_request *, struct problem *) = {
-        parse_entrypoint, parse_limits, parse_env, parse_metadata, parse_platform,
+        parse_entrypoint, parse_limits,   parse_env,
+        parse_metadata,   parse_platform, parse_network_policy,
     };
     static int (*const checks[])(const json_t *, struct problem *) = {
         check_secure_access,
-        check_network_policy,
         check_credential_proxy,
     };
     int r = parse_extensions(body, ret, problem);

@@ -25,7 +25,14 @@
 
 #define CREATE_REQUEST_IMAGE_NOT_FOUND "SANDBOX::IMAGE_NOT_FOUND"
 #define CREATE_REQUEST_READ_ONLY_ROOT  "opensandbox.extensions.read-only-root"
+#define CREATE_REQUEST_NETWORK         "opensandbox.extensions.network"
 #define CREATE_REQUEST_NO_POOLS        "SANDBOX::UNSUPPORTED_POOL_REF"
+
+enum create_request_network {
+    CREATE_REQUEST_ANY_NETWORK, /* what the server gives by default */
+    CREATE_REQUEST_NO_NETWORK,  /* by name, or by a policy that allows nothing */
+    CREATE_REQUEST_NAT,
+};
 
 struct create_request {
     char *image;
@@ -39,6 +46,7 @@ struct create_request {
     char *platform_arch;
     bool read_only_root;
     struct volumes volumes;
+    enum create_request_network network;
 };
 
 struct create_request_rules {

@@ -28,8 +28,15 @@ struct runtime_spec {
     const char *workdir; /* absolute; made when it is missing; NULL: / */
     bool read_only_root;
     const struct volumes *volumes; /* NULL: none */
+    bool nat; /* reaches the world beyond the host; else nothing but its own loopback interface */
     struct limits limits;
     int64_t deadline_unix_ms; /* 0: none */
+};
+
+/* What there is to choose from besides no network. */
+struct runtime_networks {
+    bool nat;
+    char nat_reason[256]; /* why not; "" when there is */
 };
 
 enum runtime_exit_reason {
@@ -115,7 +122,10 @@ struct runtime {
     void (*thaw)(struct runtime *self, const char *id, runtime_done_fn *done, void *ctx);
     /* One call with what all of them have used; borrowed. */
     void (*stat)(struct runtime *self, runtime_usage_fn *done, void *ctx);
-    /* How to reach a port inside. ERR_UNSUPPORTED when this runtime cannot, ERR_NOT_FOUND. */
+    /* As of now; may change when the runtime has been away. */
+    void (*networks)(struct runtime *self, struct runtime_networks *ret);
+    /* How to reach a port inside. ERR_UNSUPPORTED when this runtime cannot, ERR_NOT_FOUND. Whether
+     * somebody listens there is found out by connecting; the address is good until free(). */
     int (*address)(struct runtime *self, const char *id, int port, struct http_address *ret,
                    struct error *err);
     void (*free)(struct runtime *self);

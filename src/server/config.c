@@ -17,6 +17,8 @@
 #define SLOTS_MAX      64
 #define SPARE_MAX      3600
 #define HOST_PATHS_MAX 64 /* as many as the launcher takes */
+#define POOL_BITS_MIN  8
+#define POOL_BITS_MAX  28
 
 void server_config_init(struct server_config *config)
 {
@@ -39,6 +41,8 @@ void server_config_done(struct server_config *config)
     free(config->eip);
     free(config->user);
     free(config->state_dir);
+    free(config->network_pool);
+    string_list_done(&config->dns);
     server_images_done(&config->images);
     string_list_done(&config->allowed_host_paths);
     *config = (struct server_config){0};
@@ -244,6 +248,68 @@ static int read_launcher(const struct section *section, struct server_config *co
     return r;
 }
 
+static int set_network_mode(struct server_config *config, const char *value, struct error *err)
+{
+    static const char *const modes[] = {[SERVER_NETWORK_AUTO] = "auto",
+                                        [SERVER_NETWORK_NAT] = "nat",
+                                        [SERVER_NETWORK_NONE] = "none"};
+    for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
+        if (strcmp(value, modes[i]) == 0) {
+            config->network = (enum server_network)i;
+            return 0;
+        }
+    }
+    return error_set(err, ERR_INVALID, "must be auto, nat or none, not '%s'", value);
+}
+
+/* Its form alone: whether the addresses are free is for the launcher to see. */
+static int set_network_pool(struct server_config *config, const char *value, struct error *err)
+{
+    struct in_addr address;
+    const char *slash = strchr(value, '/');
+    AUTO_FREE char *ip = mem_dup_n(value, slash != NULL ? (size_t)(slash - value) : 0);
+    uint64_t bits;
+    if (slash == NULL || inet_pton(AF_INET, ip, &address) != 1 ||
+        str_to_u64(slash + 1, POOL_BITS_MIN, POOL_BITS_MAX, &bits) < 0)
+        return error_set(err, ERR_INVALID,
+                         "'%s' is not ADDRESS/BITS of IPv4 with %d to %d bits, such as "
+                         "100.64.0.0/16",
+                         value, POOL_BITS_MIN, POOL_BITS_MAX);
+    replace(&config->network_pool, value);
+    return 0;
+}
+
+static int read_dns(const struct section *section, struct server_config *config, struct error *err)
+{
+    const struct toml_value *list = toml_find(section->table, "dns");
+    if (list == NULL)
+        return 0;
+    if (toml_type(list) != TOML_ARRAY || toml_array_count(list) > SERVER_CONFIG_DNS_MAX)
+        return error_set(err, ERR_INVALID,
+                         "%s:%d: `network.dns` must be an array of at most %d IPv4 addresses",
+                         section->name, toml_line(list), SERVER_CONFIG_DNS_MAX);
+    string_list_done(&config->dns);
+    for (size_t i = 0; i < toml_array_count(list); i++) {
+        const struct toml_value *item = toml_array_at(list, i);
+        const char *text = toml_type(item) == TOML_STRING ? toml_string(item) : "";
+        struct in_addr address;
+        if (inet_pton(AF_INET, text, &address) != 1)
+            return error_set(err, ERR_INVALID, "%s:%d: `network.dns`: '%s' is not an IPv4 address",
+                             section->name, toml_line(item), text);
+        string_list_add(&config->dns, text);
+    }
+    return 0;
+}
+
+static int read_network(const struct section *section, struct server_config *config,
+                        struct error *err)
+{
+    int r = read_string(section, "mode", set_network_mode, config, err);
+    if (r == 0)
+        r = read_string(section, "pool", set_network_pool, config, err);
+    return r == 0 ? read_dns(section, config, err) : r;
+}
+
 static int read_images(const struct section *section, struct server_config *config,
                        struct error *err)
 {
@@ -293,8 +359,9 @@ static int read_document(const struct toml *doc, const char *name, struct server
         const char *title;
         int (*read)(const struct section *, struct server_config *, struct error *);
     } sections[] = {
-        {"server", read_server},     {"log", read_log},       {"runtime", read_runtime},
-        {"launcher", read_launcher}, {"images", read_images}, {"storage", read_storage},
+        {"server", read_server},     {"log", read_log},         {"runtime", read_runtime},
+        {"launcher", read_launcher}, {"network", read_network}, {"images", read_images},
+        {"storage", read_storage},
     };
     for (size_t i = 0; i < ARRAY_LEN(sections); i++) {
         struct section section = {.doc = doc, .name = name, .title = sections[i].title};

@@ -6,10 +6,20 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/string_list.h"
 #include "server/images.h"
 
 #define SERVER_CONFIG_PATH_ENV    "SANDBOX_CONFIG_PATH"
 #define SERVER_CONFIG_API_KEY_ENV "OPENSANDBOX_SERVER_API_KEY"
+
+#define SERVER_CONFIG_DNS_MAX 3
+
+/* The network of a sandbox that asks for none by name. */
+enum server_network {
+    SERVER_NETWORK_AUTO, /* nat where the launcher has it, else none */
+    SERVER_NETWORK_NAT,  /* no sandbox is made where it has not */
+    SERVER_NETWORK_NONE, /* nobody gets another one either */
+};
 
 struct server_config {
     char *host;    /* numeric address to listen on */
@@ -20,7 +30,10 @@ struct server_config {
     char *state_dir;
     int64_t max_sandbox_timeout_seconds; /* 0: none */
     int launcher_slots;                  /* sandboxes it keeps prepared; -1: as it likes */
-    int launcher_spare_s;        /* how long it keeps what sandboxes leave; -1: as it likes */
+    int launcher_spare_s; /* how long it keeps what sandboxes leave; -1: as it likes */
+    enum server_network network;
+    char *network_pool;          /* ADDRESS/BITS; NULL: the launcher's choice */
+    struct string_list dns;      /* IPv4 addresses; none: the launcher's choice */
     struct server_images images; /* those besides "host" */
     struct string_list allowed_host_paths; /* of which sandboxes may have volumes */
     enum log_level log_level;

@@ -99,6 +99,23 @@ static char *find_program(const char *name)
     return NULL;
 }
 
+/* What is not configured is not said, so that the launcher's own defaults hold. */
+static void add_network(const struct server_launcher_options *options, struct string_list *argv)
+{
+    if (options->network != SERVER_NETWORK_AUTO) {
+        string_list_add(argv, "--network");
+        string_list_add(argv, options->network == SERVER_NETWORK_NAT ? "nat" : "none");
+    }
+    if (options->network_pool != NULL) {
+        string_list_add(argv, "--network-pool");
+        string_list_add(argv, options->network_pool);
+    }
+    for (size_t i = 0; i < options->dns->count; i++) {
+        string_list_add(argv, "--dns");
+        string_list_add(argv, options->dns->items[i]);
+    }
+}
+
 static void build_command(const struct server_launcher_options *options, const char *launcher,
                           const char *execd, struct string_list *argv)
 {
@@ -121,6 +138,7 @@ static void build_command(const struct server_launcher_options *options, const c
         string_list_add(argv, "--spare-seconds");
         string_list_take(argv, mem_printf("%d", options->spare_s));
     }
+    add_network(options, argv);
     for (size_t i = 0; i < options->images->names.count; i++) {
         string_list_add(argv, "--image");
         string_list_take(argv, mem_printf("%s=%s", options->images->names.items[i],

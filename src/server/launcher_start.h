@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/config.h"
 #include "server/images.h"
 
 struct server_launcher_options {
@@ -12,6 +13,9 @@ struct server_launcher_options {
     uid_t server_uid; /* who may talk to it besides root */
     int slots;        /* -1: as many as it likes */
     int spare_s;      /* likewise */
+    enum server_network network;
+    const char *network_pool; /* NULL: as it likes */
+    const struct string_list *dns;
     const struct server_images *images;
     const struct string_list *allowed_host_paths;
     enum log_level log_level; /* it logs to our stderr: in our form */

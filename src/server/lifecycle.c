@@ -22,6 +22,8 @@ struct job {
     bool has_volumes;
     bool unwanted; /* being made, and to be removed as soon as that is done */
     struct sandbox sandbox;
+    bool nat;
+    char *note; /* what its message says when it runs, besides that; NULL: nothing */
     server_lifecycle_created_fn *created; /* while creating */
     void *ctx;
     STAILQ_HEAD(waiter_list, waiter) waiters;
@@ -107,6 +109,7 @@ static void job_finish(struct job *job, const struct error *err)
         free(waiter);
     }
     sandbox_done(&job->sandbox);
+    free(job->note);
     free(job);
 }
 
@@ -224,8 +227,10 @@ static void create_failed(struct job *job, const struct error *err)
 static int store_running(struct job *job, struct error *err)
 {
     struct server_lifecycle *lifecycle = job->lifecycle;
-    int r = sandbox_set_state(&job->sandbox, SANDBOX_RUNNING, "CONTAINER_RUNNING",
-                              "Sandbox is running.", lifecycle->config.now_ms(), err);
+    AUTO_FREE char *message = mem_printf("Sandbox is running.%s%s", job->note != NULL ? " " : "",
+                                         job->note != NULL ? job->note : "");
+    int r = sandbox_set_state(&job->sandbox, SANDBOX_RUNNING, "CONTAINER_RUNNING", message,
+                              lifecycle->config.now_ms(), err);
     return r < 0 ? r : store_update_state(lifecycle->config.store, &job->sandbox, err);
 }
 
@@ -276,6 +281,39 @@ static void sandbox_from_request(struct sandbox *sandbox, const struct create_re
     sandbox->last_transition_at_ms = now_ms;
 }
 
+/* *ret_note, the caller's: that nat was meant by default and is not there. */
+static int choose_network(const struct server_lifecycle *lifecycle,
+                          enum create_request_network wanted, bool *ret_nat, char **ret_note,
+                          struct error *err)
+{
+    enum server_network network = lifecycle->config.network;
+    struct runtime *runtime = lifecycle->config.runtime;
+    bool by_default = wanted == CREATE_REQUEST_ANY_NETWORK;
+    *ret_nat = false;
+    *ret_note = NULL;
+    if (wanted == CREATE_REQUEST_NO_NETWORK || (by_default && network == SERVER_NETWORK_NONE))
+        return 0;
+    if (network == SERVER_NETWORK_NONE)
+        return error_set(err, ERR_INVALID,
+                         "the network \"nat\" is not available: this server is configured with "
+                         "`network.mode` \"none\"");
+    struct runtime_networks networks;
+    runtime->networks(runtime, &networks);
+    *ret_nat = networks.nat;
+    if (networks.nat)
+        return 0;
+    if (!by_default)
+        return error_set(err, ERR_INVALID, "the network \"nat\" is not available: %s",
+                         networks.nat_reason);
+    if (network == SERVER_NETWORK_NAT)
+        return error_set(err, ERR_UNAVAILABLE,
+                         "this server is configured with `network.mode` \"nat\", which is not "
+                         "available: %s",
+                         networks.nat_reason);
+    *ret_note = mem_printf("Network none: %s.", networks.nat_reason);
+    return 0;
+}
+
 static void ask_runtime(struct job *job, const struct create_request *request)
 {
     const struct server_lifecycle_config *config = &job->lifecycle->config;
@@ -291,6 +329,7 @@ static void ask_runtime(struct job *job, const struct create_request *request)
         .workdir = image != NULL ? image->workdir : NULL,
         .read_only_root = request->read_only_root,
         .volumes = &request->volumes,
+        .nat = job->nat,
         .limits = request->limits,
         .deadline_unix_ms = job->sandbox.expires_at_ms,
     };
@@ -306,15 +345,22 @@ int server_lifecycle_create(struct server_lifecycle *lifecycle,
     if (lifecycle->creates >= SERVER_LIFECYCLE_CREATES_MAX)
         return error_set(err, ERR_LIMIT, "%d sandboxes are being made already; try again",
                          SERVER_LIFECYCLE_CREATES_MAX);
+    bool nat;
+    AUTO_FREE char *note = NULL;
+    int r = choose_network(lifecycle, request->network, &nat, &note, err);
+    if (r < 0)
+        return r;
     struct sandbox sandbox = {0};
     sandbox_from_request(&sandbox, request, lifecycle->config.now_ms());
-    int r = store_insert_sandbox(lifecycle->config.store, &sandbox, err);
+    r = store_insert_sandbox(lifecycle->config.store, &sandbox, err);
     if (r < 0) {
         sandbox_done(&sandbox);
         return r;
     }
     struct job *job = job_new(lifecycle);
     job->sandbox = sandbox;
+    job->nat = nat;
+    job->note = TAKE_PTR(note);
     job->created = done;
     job->has_volumes = request->volumes.count > 0;
     job->ctx = ctx;

@@ -15,6 +15,7 @@
 #include "model/create_request.h"
 #include "model/sandbox.h"
 #include "runtime/runtime.h"
+#include "server/config.h"
 #include "server/images.h"
 #include "store/store.h"
 
@@ -26,6 +27,7 @@ struct server_lifecycle_config {
     struct store *store; /* borrowed, as is the runtime */
     struct runtime *runtime;
     const struct server_images *images; /* borrowed; NULL: none besides "host" */
+    enum server_network network;        /* what a sandbox gets that asks for none by name */
     int64_t (*now_ms)(void);            /* wall clock; clock_unix_ms but in tests */
     /* A sandbox with this expiry was stored. May be NULL. */
     void (*on_expiry)(int64_t expires_at_ms, void *ctx);

@@ -135,6 +135,14 @@ static int open_store(struct run *run, struct error *err)
     return run->checkpoint != NULL ? 0 : -1;
 }
 
+static void tell_network(const struct run *run)
+{
+    struct runtime_networks networks;
+    run->server.runtime->networks(run->server.runtime, &networks);
+    if (run->options->config->network != SERVER_NETWORK_NONE && !networks.nat)
+        log_warn("sandboxes have no network: %s", networks.nat_reason);
+}
+
 static int open_runtime(struct run *run, struct error *err)
 {
     const struct native_config config = {
@@ -146,7 +154,10 @@ static int open_runtime(struct run *run, struct error *err)
     };
     run->server.runtime = native_runtime_new(&config, err);
     fd_close(run->options->launcher_probe);
-    return run->server.runtime != NULL ? 0 : -1;
+    if (run->server.runtime == NULL)
+        return -1;
+    tell_network(run);
+    return 0;
 }
 
 static int open_parts(struct run *run, struct error *err)
@@ -163,6 +174,7 @@ static int open_parts(struct run *run, struct error *err)
         .store = server->store,
         .runtime = server->runtime,
         .images = &run->options->config->images,
+        .network = run->options->config->network,
         .now_ms = clock_unix_ms,
         .on_expiry = on_expiry,
         .ctx = run,

@@ -189,10 +189,14 @@ class Server:
         self.output = b""
         self.start()
 
+    def instance(self):
+        """In the names of what its launcher makes."""
+        return "opensandbox-" + re.search(r"instance ([0-9a-f]{8})", self.log_path.read_text()).group(1)
+
     def cgroups(self):
         """The groups of this server's sandboxes and slots."""
-        instance = re.search(r"instance ([0-9a-f]{8})", self.log_path.read_text()).group(1)
-        return [folder for folder in walk_cgroups() if f"opensandbox-{instance}" in folder]
+        instance = self.instance()
+        return [folder for folder in walk_cgroups() if instance in folder]
 
     def launcher_pids(self):
         return pids_with_argument(str(self.state / "state"), "opensandbox-launcher")

@@ -170,6 +170,10 @@ def deadline_body(sandbox, deadline):
     return id_body(sandbox) + struct.pack("=Q", deadline)
 
 
+def socket_body(sandbox, family=4, reserved=0):
+    return id_body(sandbox) + struct.pack("=II", family, reserved)
+
+
 def id_body(sandbox):
     return struct.pack("=40s", sandbox.encode())
 
@@ -182,6 +186,7 @@ class Result:
     def __init__(self, body):
         self.code, self.sys, message, path = struct.unpack("=Ii512s108s", body)
         self.message, self.socket = text(message), text(path)
+        self.fds = []  # that came along; whoever asked closes them
 
 
 class Welcome:
@@ -233,7 +238,7 @@ class Client:
         self.socket.close()
 
     def receive(self):
-        data = self.socket.recv(65536)
+        data, fds, _, _ = socket.recv_fds(self.socket, 65536, 4)
         if not data:
             raise EOFError
         magic, version, kind, sequence, length = HEADER.unpack(data[:HEADER.size])
@@ -245,6 +250,7 @@ class Client:
             self.exits[event.id] = event
         elif kind == RESULT:
             self.answers[sequence] = Result(body)
+            self.answers[sequence].fds = fds
         elif kind == WELCOME:
             self.answers[sequence] = Welcome(body)
         else:

@@ -35,6 +35,7 @@ struct native_channel {
     bool ready;        /* and HELLO was answered */
     uint32_t last_sequence;
     uint32_t hello_sequence;
+    struct message_welcome welcome;
     STAILQ_HEAD(unsent_list, unsent) unsent;
     uv_timer_t retry;
 };
@@ -69,7 +70,7 @@ static int check_hello_answer(const union message *message, struct error *err)
     return error_set(err, ERR_INTERNAL, "the launcher did not answer HELLO");
 }
 
-static int hello_and_wait(int fd, uint32_t sequence, struct error *err)
+static int hello_and_wait(int fd, uint32_t sequence, struct message_welcome *ret, struct error *err)
 {
     union message message;
     message_init(&message, MESSAGE_HELLO, sequence);
@@ -93,7 +94,10 @@ static int hello_and_wait(int fd, uint32_t sequence, struct error *err)
         return error_set(err, ERR_DENIED,
                          "the launcher closed the connection; does it serve the "
                          "user of this server?");
-    return check_hello_answer(&message, err);
+    r = check_hello_answer(&message, err);
+    if (r == 0)
+        *ret = message.welcome;
+    return r;
 }
 
 static void watch(struct native_channel *channel, bool for_writing)
@@ -197,12 +201,14 @@ static void flush_unsent(struct native_channel *channel)
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
-static void take_message(struct native_channel *channel, const union message *message)
+/* The descriptor is taken. */
+static void take_message(struct native_channel *channel, const union message *message, int fd)
 {
     if (channel->ready) {
-        channel->events.on_message(message, channel->ctx);
+        channel->events.on_message(message, fd, channel->ctx);
         return;
     }
+    fd_close(fd);
     /* Until it is greeted, the launcher may say nothing but the answer to that. */
     struct error err = ERROR_INIT;
     if (message->header.sequence != channel->hello_sequence ||
@@ -211,6 +217,7 @@ static void take_message(struct native_channel *channel, const union message *me
         return;
     }
     channel->ready = true;
+    channel->welcome = message->welcome;
     channel->events.on_ready(channel->ctx);
 }
 
@@ -228,9 +235,10 @@ static void on_poll(uv_poll_t *handle, int status, int events)
     struct error err = ERROR_INIT;
     /* Whatever is called may end this connection. */
     while (channel->link == link) {
-        int r = message_receive(link->fd, false, &message, &err);
+        int fd;
+        int r = message_receive_with(link->fd, false, &message, &fd, &err);
         if (r == 1)
-            take_message(channel, &message);
+            take_message(channel, &message, fd);
         else if (r == -EAGAIN)
             return;
         else if (r == -EPROTO)
@@ -247,9 +255,11 @@ struct native_channel *native_channel_new(uv_loop_t *loop, const char *path,
                                           struct error *err)
 {
     AUTO_CLOSE int fd = connect_launcher(path, err);
-    if (fd < 0 || hello_and_wait(fd, 1, err) < 0)
+    struct message_welcome welcome;
+    if (fd < 0 || hello_and_wait(fd, 1, &welcome, err) < 0)
         return NULL;
     struct native_channel *channel = mem_alloc(sizeof(*channel));
+    channel->welcome = welcome;
     channel->loop = loop;
     channel->path = mem_dup(path);
     channel->events = *events;
@@ -279,4 +289,9 @@ void native_channel_free(struct native_channel *channel)
 bool native_channel_is_ready(const struct native_channel *channel)
 {
     return channel->ready;
+}
+
+const struct message_welcome *native_channel_welcome(const struct native_channel *channel)
+{
+    return &channel->welcome;
 }

@@ -15,7 +15,8 @@
 struct native_channel;
 
 struct native_channel_events {
-    void (*on_message)(const union message *message, void *ctx); /* checked; not our HELLO's */
+    /* Checked; not our HELLO's. The descriptor that came with it is the callee's; -1: none. */
+    void (*on_message)(const union message *message, int fd, void *ctx);
     /* The connection broke: what was sent may or may not have arrived, no answer will come. */
     void (*on_lost)(const char *why, void *ctx);
     void (*on_ready)(void *ctx); /* connected again and greeted */
@@ -28,6 +29,9 @@ struct native_channel *native_channel_new(uv_loop_t *loop, const char *path,
 void native_channel_free(struct native_channel *channel); /* no events from here on */
 
 bool native_channel_is_ready(const struct native_channel *channel);
+
+/* What the launcher said when it was greeted last. Borrowed; may change with on_ready. */
+const struct message_welcome *native_channel_welcome(const struct native_channel *channel);
 
 /* Give the message a number and send or queue it. 0, or -errno when it will never arrive; only
  * while ready. Nothing is called back from inside. */

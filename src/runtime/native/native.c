@@ -11,6 +11,7 @@
 #include "runtime/native/native.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@
 #include "runtime/native/native_op.h"
 
 #define EXECD_PORT         44772
+#define EGRESS_PORT        18080
 #define START_TIMEOUT_MS   30000
 #define START_ANSWER_BYTES (64 * 1024)
 
@@ -147,7 +149,7 @@ static void native_create(struct runtime *self, const struct runtime_spec *spec,
     strncpy(create->image, spec->image, sizeof(create->image) - 1);
     create->limits = native_limits(&spec->limits);
     create->deadline_unix_ms = (uint64_t)spec->deadline_unix_ms;
-    create->network = MESSAGE_NETWORK_NONE;
+    create->network = spec->nat ? MESSAGE_NETWORK_NAT : MESSAGE_NETWORK_NONE;
     if (spec->read_only_root)
         create->flags |= MESSAGE_READ_ONLY_ROOT;
     fill_volumes(spec->volumes, create);
@@ -156,11 +158,14 @@ static void native_create(struct runtime *self, const struct runtime_spec *spec,
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
-static void on_result(struct native *native, const struct message_result *result)
+static void on_result(struct native *native, const struct message_result *result, int fd)
 {
     struct op *op = native_op_find(native, result->header.sequence);
-    if (op == NULL)
+    if (op == NULL) {
+        fd_close(fd);
         return;
+    }
+    op->fd = fd;
     if (op->state == OP_UNDOING) {
         native_op_finish(op); /* with the error that made it undo */
         return;
@@ -181,6 +186,7 @@ static void on_result(struct native *native, const struct message_result *result
             native_forget_place(native, op->id);
         break;
     case OP_CHANGE:
+    case OP_SOCKET:
         break;
     case OP_LIST:
     case OP_STAT:
@@ -223,13 +229,14 @@ static void on_exit_event(struct native *native, const struct message_sandbox *i
     native->events.on_exit(&sandbox, native->ctx);
 }
 
-static void on_message(const union message *message, void *ctx)
+static void on_message(const union message *message, int attached, void *ctx)
 {
     struct native *native = ctx;
     struct op *op = NULL;
+    AUTO_CLOSE int fd = attached; /* nothing but a result may have one */
     switch ((enum message_type)message->header.type) {
     case MESSAGE_RESULT:
-        on_result(native, &message->result);
+        on_result(native, &message->result, TAKE_FD(fd));
         break;
     case MESSAGE_SANDBOXES:
         op = native_op_find(native, message->header.sequence);
@@ -285,6 +292,15 @@ static void on_ready(void *ctx)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
+static void native_networks(struct runtime *self, struct runtime_networks *ret)
+{
+    struct native *native = CONTAINER_OF(self, struct native, runtime);
+    const struct message_welcome *welcome = native_channel_welcome(native->channel);
+    *ret = (struct runtime_networks){.nat = (welcome->networks & 1u << MESSAGE_NETWORK_NAT) != 0};
+    if (!ret->nat)
+        snprintf(ret->nat_reason, sizeof(ret->nat_reason), "%s", welcome->network_reason);
+}
+
 static int native_address(struct runtime *self, const char *id, int port, struct http_address *ret,
                           struct error *err)
 {
@@ -292,13 +308,16 @@ static int native_address(struct runtime *self, const char *id, int port, struct
     const char *path = places_find(&native->places, id);
     if (path == NULL)
         return error_set(err, ERR_NOT_FOUND, "sandbox %s has no address", id);
-    if (port != EXECD_PORT)
+    if (port == EGRESS_PORT)
         return error_set(err, ERR_UNSUPPORTED,
-                         "port %d: ports other than %d are not reachable in network mode none of "
-                         "this version",
-                         port, EXECD_PORT);
-    if (http_address_unix(ret, path) < 0)
-        return error_set(err, ERR_INTERNAL, "the path %s is no socket address", path);
+                         "port %d is that of the egress API, which this version of the server does "
+                         "not have",
+                         port);
+    int r = port == EXECD_PORT
+                ? http_address_unix(ret, path)
+                : http_address_connector(ret, &native->connector.connector, id, port);
+    if (r < 0)
+        return error_set(err, ERR_INTERNAL, "sandbox %s has no usable address", id);
     return 0;
 }
 
@@ -320,6 +339,7 @@ static void native_free(struct runtime *self)
             error_set(&op->err, ERR_UNAVAILABLE, "the server is stopping");
         native_op_finish(op);
     }
+    native_connector_done(&native->connector);
     native_channel_free(native->channel);
     uv_close((uv_handle_t *)&native->deferred, on_deferred_closed);
 }
@@ -347,6 +367,7 @@ struct runtime *native_runtime_new(const struct native_config *config, struct er
         .freeze = native_freeze,
         .thaw = native_thaw,
         .stat = native_stat,
+        .networks = native_networks,
         .address = native_address,
         .free = native_free,
     };
@@ -355,6 +376,7 @@ struct runtime *native_runtime_new(const struct native_config *config, struct er
     native->events = config->events;
     native->ctx = config->ctx;
     TAILQ_INIT(&native->ops);
+    native_connector_init(&native->connector, native, config->loop);
     uv_async_init(config->loop, &native->deferred, native_op_on_deferred);
     native->deferred.data = native;
     return &native->runtime;

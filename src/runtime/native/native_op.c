@@ -13,10 +13,11 @@ struct op *native_op_new(struct native *native, enum op_kind kind, const char *i
     op->native = native;
     op->kind = kind;
     op->ctx = ctx;
+    op->fd = -1;
     if (id != NULL)
         strncpy(op->id, id, sizeof(op->id) - 1);
     TAILQ_INSERT_TAIL(&native->ops, op, link);
-    native->op_count++;
+    native->op_count += kind != OP_SOCKET;
     return op;
 }
 
@@ -39,6 +40,7 @@ static void op_free(struct op *op)
     if (op->start_body != NULL)
         explicit_bzero(op->start_body, strlen(op->start_body));
     free(op->start_body);
+    fd_close(op->fd);
     free(op->items);
     free(op->usages);
     free(op);
@@ -48,12 +50,14 @@ void native_op_finish(struct op *op)
 {
     const struct error *err = op->err.code != ERR_OK ? &op->err : NULL;
     TAILQ_REMOVE(&op->native->ops, op, link);
-    op->native->op_count--;
+    op->native->op_count -= op->kind != OP_SOCKET;
     size_t count = err == NULL ? op->item_count : 0;
     if (op->kind == OP_LIST)
         op->list_done(err, op->items, count, op->ctx);
     else if (op->kind == OP_STAT)
         op->stat_done(err, op->usages, count, op->ctx);
+    else if (op->kind == OP_SOCKET)
+        op->socket_done(err, err == NULL ? TAKE_FD(op->fd) : -1, op->ctx);
     else
         op->done(err, op->ctx);
     op_free(op);
@@ -122,6 +126,8 @@ void native_forget_place(struct native *native, const char *id)
     struct http_address address;
     const char *path = places_find(&native->places, id);
     if (path != NULL && http_address_unix(&address, path) == 0)
+        http_client_drop(native->client, &address);
+    if (http_address_connector(&address, &native->connector.connector, id, 0) == 0)
         http_client_drop(native->client, &address);
     places_remove(&native->places, id);
 }

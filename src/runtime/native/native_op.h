@@ -7,6 +7,7 @@
 #include "runtime/native/channel.h"
 #include "runtime/native/message.h"
 #include "runtime/native/native.h"
+#include "runtime/native/native_connect.h"
 #include "runtime/native/places.h"
 
 enum op_kind {
@@ -15,6 +16,7 @@ enum op_kind {
     OP_CHANGE, /* of limits, deadline or the frozen state: one message, one result */
     OP_LIST,
     OP_STAT,
+    OP_SOCKET, /* not counted: the connector bounds them */
 };
 
 enum op_state {
@@ -24,6 +26,9 @@ enum op_state {
     OP_UNDOING,  /* create: waits for the launcher's answer to REMOVE */
     OP_FAILED,   /* failed inside the call that made it: the loop will tell */
 };
+
+/* The descriptor is the callee's; -1 on failure. */
+typedef void native_socket_fn(const struct error *err, int fd, void *ctx);
 
 struct op {
     TAILQ_ENTRY(op) link;
@@ -36,7 +41,9 @@ struct op {
     runtime_done_fn *done;
     runtime_list_fn *list_done;
     runtime_usage_fn *stat_done;
+    native_socket_fn *socket_done;
     void *ctx;
+    int fd;           /* socket: what came with the result */
     char *start_body; /* create: holds env, wiped */
     struct http_call *call;
     struct runtime_sandbox exit;   /* create: it ended while its answer was on the way */
@@ -55,6 +62,7 @@ struct native {
     size_t op_count;
     TAILQ_HEAD(op_list, op) ops;
     struct places places;
+    struct native_connector connector;
     uv_async_t deferred; /* tells failures that were found inside the call that began something */
 };
 

@@ -17,6 +17,7 @@ struct result {
     int heads, dones, errors, drains, upgrades;
     int status;
     enum error_code code;
+    bool untried;
     struct buf body;
     char header[64]; /* X-Test */
     bool inside;
@@ -74,6 +75,7 @@ static inline void on_error(struct http_call *call, const struct error *err, voi
     assert_true(err->message[0] != '\0');
     result->call = NULL;
     result->code = err->code;
+    result->untried = http_call_is_untried(call);
     result->errors++;
 }
 

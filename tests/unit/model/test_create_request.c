@@ -83,6 +83,8 @@ static void test_everything(void **state)
     create_request_done(&request);
 }
 
+#define DENY(rules) "\"networkPolicy\":{\"defaultAction\":\"deny\",\"egress\":" rules "}"
+
 static void test_accepted(void **state)
 {
     (void)state;
@@ -111,6 +113,33 @@ static void test_accepted(void **state)
         AUTO_FREE char *body = body_with(rows[i]);
         if (parse(body, &request, &problem) < 0)
             fail_msg("%s: %s", rows[i], problem.message);
+        create_request_done(&request);
+    }
+}
+
+static void test_network(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *member;
+        enum create_request_network network;
+    } rows[] = {
+        {"\"networkPolicy\":null", CREATE_REQUEST_ANY_NETWORK},
+        {"\"extensions\":{\"" CREATE_REQUEST_NETWORK "\":null}", CREATE_REQUEST_ANY_NETWORK},
+        {"\"extensions\":{\"" CREATE_REQUEST_NETWORK "\":\"none\"}", CREATE_REQUEST_NO_NETWORK},
+        {"\"extensions\":{\"" CREATE_REQUEST_NETWORK "\":\"nat\"}", CREATE_REQUEST_NAT},
+        {"\"networkPolicy\":{\"defaultAction\":\"deny\"}", CREATE_REQUEST_NO_NETWORK},
+        {DENY("null"), CREATE_REQUEST_NO_NETWORK},
+        {DENY("[]"), CREATE_REQUEST_NO_NETWORK},
+        {DENY("[{\"action\":\"deny\",\"target\":\"a\"}]"), CREATE_REQUEST_NO_NETWORK},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct create_request request;
+        struct problem problem;
+        AUTO_FREE char *body = body_with(rows[i].member);
+        if (parse(body, &request, &problem) < 0)
+            fail_msg("%s: %s", rows[i].member, problem.message);
+        assert_int_equal(request.network, rows[i].network);
         create_request_done(&request);
     }
 }
@@ -210,7 +239,22 @@ static const struct {
     {"\"entrypoint\":[\"'' a\"]", INVALID, "entrypoint", "empty"},
     {"\"entrypoint\":[\"echo 'hunter2\"]", INVALID, "entrypoint", "quote"},
     {"\"networkPolicy\":{}", INVALID, "networkPolicy", "not supported"},
-    {"\"networkPolicy\":{\"defaultAction\":\"deny\"}", INVALID, "networkPolicy", "not supported"},
+    {"\"networkPolicy\":[]", INVALID, "networkPolicy", "not supported"},
+    {"\"networkPolicy\":{\"egress\":[]}", INVALID, "networkPolicy", "not supported"},
+    {"\"networkPolicy\":{\"defaultAction\":\"allow\"}", INVALID, "networkPolicy", "not supported"},
+    {"\"networkPolicy\":{\"defaultAction\":\"Deny\"}", INVALID, "networkPolicy", "not supported"},
+    {DENY("{}"), INVALID, "networkPolicy", "not supported"},
+    {DENY("[1]"), INVALID, "networkPolicy", "not supported"},
+    {DENY("[{\"action\":\"deny\"}]"), INVALID, "networkPolicy", "not supported"},
+    {DENY("[{\"action\":\"deny\",\"target\":\"\"}]"), INVALID, "networkPolicy", "not supported"},
+    {DENY("[{\"action\":\"deny\",\"target\":\"a\"},{\"action\":\"allow\",\"target\":\"b\"}]"),
+     INVALID, "networkPolicy", "not supported"},
+    {"\"networkPolicy\":{\"defaultAction\":\"deny\"},\"extensions\":{\"" CREATE_REQUEST_NETWORK
+     "\":\"nat\"}",
+     INVALID, "networkPolicy", "leave one of them out"},
+    {"\"extensions\":{\"" CREATE_REQUEST_NETWORK "\":\"host\"}", INVALID, "extensions",
+     "\"none\" or \"nat\", not \"host\""},
+    {"\"extensions\":{\"" CREATE_REQUEST_NETWORK "\":\"\"}", INVALID, "extensions", "\"none\""},
     {"\"credentialProxy\":{\"enabled\":true}", INVALID, "credentialProxy", "not supported"},
     {"\"credentialProxy\":{\"enabled\":\"yes\"}", INVALID, "credentialProxy", "object"},
     {"\"credentialProxy\":true", INVALID, "credentialProxy", "object"},
@@ -405,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_everything),
         cmocka_unit_test(test_accepted),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_network),
         cmocka_unit_test(test_images),
         cmocka_unit_test(test_read_only_root),
         cmocka_unit_test(test_pool_mode_is_recognised_first),

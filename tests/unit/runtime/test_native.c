@@ -401,7 +401,11 @@ static void test_create(void **state)
     assert_int_equal(runtime->address(runtime, ID_A, 44772, &address, &err), 0);
     assert_int_equal(address.kind, HTTP_ADDRESS_UNIX);
     assert_string_equal(address.unix_path, fixture->execd_path);
-    assert_true(runtime->address(runtime, ID_A, 8080, &address, &err) < 0);
+    assert_int_equal(runtime->address(runtime, ID_A, 8080, &address, &err), 0);
+    assert_int_equal(address.kind, HTTP_ADDRESS_CONNECTOR);
+    assert_string_equal(address.made.host, ID_A);
+    assert_int_equal(address.made.port, 8080);
+    assert_true(runtime->address(runtime, ID_A, 18080, &address, &err) < 0);
     assert_int_equal(err.code, ERR_UNSUPPORTED);
     assert_true(runtime->address(runtime, ID_B, 44772, &address, &err) < 0);
     assert_int_equal(err.code, ERR_NOT_FOUND);

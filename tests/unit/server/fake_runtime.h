@@ -18,6 +18,7 @@ struct fake_call {
     char what; /* 'c'reate, 'r'emove, 'l'ist */
     char id[40];
     int64_t deadline_ms;
+    bool nat;
     runtime_done_fn *done;
     runtime_list_fn *list_done;
     void *ctx;
@@ -25,6 +26,7 @@ struct fake_call {
 
 struct fake_runtime {
     struct runtime runtime;
+    struct runtime_networks networks;
     struct fake_call calls[FAKE_CALLS_MAX]; /* not answered yet, oldest first */
     size_t count;
     char history[4096]; /* "c r l " */
@@ -56,6 +58,7 @@ static inline void fake_create(struct runtime *self, const struct runtime_spec *
     struct fake_call *call = fake_add(self, 'c', spec->id, ctx);
     call->done = done;
     call->deadline_ms = spec->deadline_unix_ms;
+    call->nat = spec->nat;
 }
 
 static inline void fake_remove(struct runtime *self, const char *id, runtime_done_fn *done,
@@ -69,10 +72,18 @@ static inline void fake_list(struct runtime *self, runtime_list_fn *done, void *
     fake_add(self, 'l', "", ctx)->list_done = done;
 }
 
+static inline void fake_networks(struct runtime *self, struct runtime_networks *ret)
+{
+    *ret = CONTAINER_OF(self, struct fake_runtime, runtime)->networks;
+}
+
 static inline void fake_runtime_init(struct fake_runtime *fake)
 {
-    *fake = (struct fake_runtime){
-        .runtime = {.create = fake_create, .remove = fake_remove, .list = fake_list}};
+    *fake = (struct fake_runtime){.runtime = {.create = fake_create,
+                                              .remove = fake_remove,
+                                              .list = fake_list,
+                                              .networks = fake_networks},
+                                  .networks.nat = true};
 }
 
 static inline struct fake_call fake_take(struct fake_runtime *fake)

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "server/config.h"
+#include "server/launcher_start.h"
 
 static int parse(struct server_config *config, const char *text, struct error *err)
 {
@@ -101,6 +102,42 @@ static void test_images(void **state)
     server_config_done(&config);
 }
 
+/* What is configured, and nothing else, is told to a launcher that is started. */
+static void test_network(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *words;
+    } rows[] = {
+        {"", NULL},
+        {"[network]\nmode = \"auto\"\ndns = []\n", NULL},
+        {"[network]\nmode = \"none\"\n", " --network none --log-level"},
+        {"[network]\nmode = \"nat\"\npool = \"10.9.0.0/20\"\ndns = [\"9.9.9.9\", \"1.1.1.1\"]\n",
+         " --network nat --network-pool 10.9.0.0/20 --dns 9.9.9.9 --dns 1.1.1.1 --log-level"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct server_config config;
+        struct error err = ERROR_INIT;
+        assert_int_equal(parse(&config, rows[i].text, &err), 0);
+        const struct server_launcher_options options = {
+            .state_dir = "/s",
+            .slots = -1,
+            .spare_s = -1,
+            .network = config.network,
+            .network_pool = config.network_pool,
+            .dns = &config.dns,
+            .images = &config.images,
+        };
+        AUTO_FREE char *command = server_launcher_command(&options);
+        if (rows[i].words != NULL)
+            assert_non_null(strstr(command, rows[i].words));
+        else
+            assert_true(strstr(command, "--network") == NULL && strstr(command, "--dns") == NULL);
+        server_config_done(&config);
+    }
+}
+
 static void test_too_many_images(void **state)
 {
     (void)state;
@@ -153,6 +190,19 @@ static void test_refusals(void **state)
         {"[storage]\nallowed_host_paths = [\"/data\",\n\"/\"]\n", "c.toml:3:", "other than /"},
         {"[storage]\nallowed_host_paths = [7]\n", "c.toml:2:", "absolute"},
         {"[storage]\nallowed_host_paths = [\"/a/../b\"]\n", "c.toml:2:", "'/a/../b'"},
+        {"[network]\nmode = \"bridge\"\n", "c.toml:2:", "network.mode"},
+        {"[network]\nmode = 1\n", "c.toml:2:", "mode"},
+        {"[network]\npool = \"100.64.0.0\"\n", "c.toml:2:", "network.pool"},
+        {"[network]\npool = \"100.64.0.0/29\"\n", "c.toml:2:", "8 to 28"},
+        {"[network]\npool = \"100.64.0.0/7\"\n", "c.toml:2:", "network.pool"},
+        {"[network]\npool = \"fd00::/16\"\n", "c.toml:2:", "network.pool"},
+        {"[network]\npool = \"/16\"\n", "c.toml:2:", "network.pool"},
+        {"[network]\ndns = \"1.1.1.1\"\n", "c.toml:2:", "network.dns"},
+        {"[network]\ndns = [\"1.1.1.1\", \"x\"]\n", "c.toml:2:", "'x'"},
+        {"[network]\ndns = [1]\n", "c.toml:2:", "network.dns"},
+        {"[network]\ndns = [\"1.1.1.1\", \"1.1.1.1\", \"1.1.1.1\", \"1.1.1.1\"]\n",
+         "c.toml:2:", "at most 3"},
+        {"[network]\nname = \"x\"\n", "c.toml:2:", "name"},
         {"[server]\nprot = 80\n", "c.toml:2:", "prot"},
         {"[server]\n[sever]\nport = 80\n", "c.toml:", "sever"},
         {"port = 80\n", "c.toml:1:", "port"},
@@ -260,11 +310,11 @@ static void test_missing_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_everything),
-        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_key_is_not_in_messages),
-        cmocka_unit_test(test_long_state_dir),  cmocka_unit_test(test_listen),
-        cmocka_unit_test(test_missing_file),    cmocka_unit_test(test_images),
-        cmocka_unit_test(test_too_many_images),
+        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_key_is_not_in_messages),
+        cmocka_unit_test(test_long_state_dir), cmocka_unit_test(test_listen),
+        cmocka_unit_test(test_missing_file),   cmocka_unit_test(test_images),
+        cmocka_unit_test(test_network),        cmocka_unit_test(test_too_many_images),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@ struct fixture {
     int64_t expiry_ms;
     int created;
     char created_id[40];
+    char created_message[200];
     struct error created_err;
     int removed;
     struct error removed_err;
@@ -69,6 +70,9 @@ static void on_created(const struct error *err, const struct sandbox *sandbox, v
     fixture->created_err = err != NULL ? *err : (struct error)ERROR_INIT;
     if (err == NULL)
         strcpy(fixture->created_id, sandbox->id);
+    if (err == NULL)
+        snprintf(fixture->created_message, sizeof(fixture->created_message), "%s",
+                 sandbox->message);
 }
 
 static void on_removed(const struct error *err, void *ctx)
@@ -132,6 +136,57 @@ static void expect_create_failure(struct fixture *fixture, enum error_code runti
     assert_non_null(strstr(fixture->created_err.message, "the fake runtime says no"));
     expect_state(fixture, id, "gone");
     assert_false(server_lifecycle_is_busy(fixture->lifecycle, id));
+}
+
+/* What a sandbox gets by what the server is told to give, what the launcher has and what is asked
+ * for. */
+static void test_networks(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct {
+        enum server_network mode;
+        bool there;
+        enum create_request_network wanted;
+        enum error_code refused;
+        bool nat;
+        bool noted;
+    } rows[] = {
+        {SERVER_NETWORK_AUTO, true, CREATE_REQUEST_ANY_NETWORK, ERR_OK, true, false},
+        {SERVER_NETWORK_AUTO, true, CREATE_REQUEST_NO_NETWORK, ERR_OK, false, false},
+        {SERVER_NETWORK_AUTO, true, CREATE_REQUEST_NAT, ERR_OK, true, false},
+        {SERVER_NETWORK_AUTO, false, CREATE_REQUEST_ANY_NETWORK, ERR_OK, false, true},
+        {SERVER_NETWORK_AUTO, false, CREATE_REQUEST_NO_NETWORK, ERR_OK, false, false},
+        {SERVER_NETWORK_AUTO, false, CREATE_REQUEST_NAT, ERR_INVALID, false, true},
+        {SERVER_NETWORK_NAT, true, CREATE_REQUEST_ANY_NETWORK, ERR_OK, true, false},
+        {SERVER_NETWORK_NAT, false, CREATE_REQUEST_ANY_NETWORK, ERR_UNAVAILABLE, false, true},
+        {SERVER_NETWORK_NAT, false, CREATE_REQUEST_NO_NETWORK, ERR_OK, false, false},
+        {SERVER_NETWORK_NONE, true, CREATE_REQUEST_ANY_NETWORK, ERR_OK, false, false},
+        {SERVER_NETWORK_NONE, true, CREATE_REQUEST_NAT, ERR_INVALID, false, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct error err = ERROR_INIT;
+        server_lifecycle_free(fixture->lifecycle);
+        fixture->lifecycle = server_lifecycle_new(
+            &(struct server_lifecycle_config){.store = fixture->store.store,
+                                              .runtime = &fixture->fake.runtime,
+                                              .network = rows[i].mode,
+                                              .now_ms = fake_now});
+        fixture->fake.networks = (struct runtime_networks){.nat = rows[i].there};
+        if (!rows[i].there)
+            strcpy(fixture->fake.networks.nat_reason, "it is too cold");
+        fixture->request.network = rows[i].wanted;
+        assert_int_equal(create(fixture, &err) < 0, rows[i].refused != ERR_OK);
+        assert_int_equal(err.code, rows[i].refused);
+        const char *said = err.message;
+        if (rows[i].refused == ERR_OK) {
+            assert_int_equal(fixture->fake.calls[0].nat, rows[i].nat);
+            fake_answer(&fixture->fake, ERR_OK);
+            said = fixture->created_message;
+            if (!rows[i].noted)
+                assert_string_equal(said, "Sandbox is running.");
+        }
+        assert_int_equal(strstr(said, "it is too cold") != NULL, rows[i].noted);
+    }
 }
 
 static void test_create_fails(void **state)
@@ -365,6 +420,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_create),
+        TEST(test_networks),
         TEST(test_create_fails),
         TEST(test_too_many_creates),
         TEST(test_unavailable),
