@@ -103,7 +103,10 @@ class Sandbox:
 
 class Server:
     def __init__(self, env=None, config=None, arguments=(), slots=4):
-        """slots: what it keeps prepared; None: what it does by default, which may be many."""
+        """slots: what it keeps prepared; None: what it does by default, which may be many. Sandboxes have no network
+        unless the configuration says so: with one, the machine's own would be changed."""
+        if "[network]" not in (config or ""):
+            config = (config or "") + '\n[network]\nmode = "none"\n'
         if slots is not None and "[launcher]" not in (config or ""):
             config = (config or "") + f"\n[launcher]\nslots = {slots}\nspare_seconds = 1\n"
         self.extra_env = env or {}
