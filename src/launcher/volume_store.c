@@ -95,6 +95,12 @@ static int make_data(int dir_fd)
     return 0;
 }
 
+static int limit_data(const struct volume_store_place *place, int dir_fd, uint64_t bytes)
+{
+    AUTO_CLOSE int data = open_dir(dir_fd, DATA);
+    return data < 0 ? data : disk_volume_limit(place->disks, data, bytes);
+}
+
 static int fill(const struct volume_store_place *place, int dir_fd,
                 const struct volume_store_info *info, struct error *err)
 {
@@ -107,9 +113,8 @@ static int fill(const struct volume_store_place *place, int dir_fd,
         r = disk_volume_make(place->launcher_path, dir_fd, info->size_bytes);
     } else {
         r = make_data(dir_fd);
-        AUTO_CLOSE int data = r < 0 ? -1 : open_dir(dir_fd, DATA);
         if (r == 0 && info->size_bytes > 0)
-            r = data < 0 ? data : disk_volume_limit(place->disks, data, info->size_bytes);
+            r = limit_data(place, dir_fd, info->size_bytes);
     }
     return r < 0 ? error_set_errno(err, -r, "cannot make a place for its files") : 0;
 }
