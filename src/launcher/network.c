@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 
 static int write_file(int proc_fd, const char *path, const char *text)
 {
@@ -40,7 +41,7 @@ static void add(uint64_t *print, const char *text, size_t length)
         *print = (*print ^ (unsigned char)text[i]) * 1099511628211u;
 }
 
-static int add_file(uint64_t *print, int proc_fd, const char *path, bool first_line)
+static int add_file(uint64_t *print, int proc_fd, const char *path)
 {
     char text[4096];
     AUTO_CLOSE int fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
@@ -50,26 +51,39 @@ static int add_file(uint64_t *print, int proc_fd, const char *path, bool first_l
         ssize_t n = read(fd, text, sizeof(text));
         if (n < 0)
             return -errno;
-        const char *end = first_line ? memchr(text, '\n', (size_t)n) : NULL;
-        add(print, text, end != NULL ? (size_t)(end - text) : (size_t)n);
-        if (n == 0 || first_line)
+        add(print, text, (size_t)n);
+        if (n == 0)
             return 0;
     }
 }
 
 int network_print(int proc_fd, uint64_t *ret_print)
 {
-    static const struct {
-        const char *path;
-        bool first_line; /* what follows is about the whole machine */
-    } files[] = {
-        {"self/net/sockstat", true}, {"self/net/dev", false},   {"self/net/snmp", false},
-        {"self/net/netstat", false}, {"self/net/snmp6", false}, {"self/net/ip6_flowlabel", false},
-    };
+    static const char *const files[] = {"self/net/dev", "self/net/snmp", "self/net/netstat",
+                                        "self/net/snmp6", "self/net/ip6_flowlabel"};
     uint64_t print = 14695981039346656037u;
     int r = 0;
     for (size_t i = 0; i < ARRAY_LEN(files) && r == 0; i++)
-        r = add_file(&print, proc_fd, files[i].path, files[i].first_line);
+        r = add_file(&print, proc_fd, files[i]);
     *ret_print = print;
     return r;
+}
+
+/* The first line; the others are about the whole machine. */
+int network_sockets(int proc_fd, unsigned *ret_count)
+{
+    static const char begin[] = "sockets: used ";
+    char text[256];
+    uint64_t count = 0;
+    AUTO_CLOSE int fd = openat(proc_fd, "self/net/sockstat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n < 0)
+        return -errno;
+    text[n] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    if (!str_starts_with(text, begin) ||
+        str_to_u64(text + strlen(begin), 0, UINT32_MAX, &count) < 0)
+        return -EBADMSG;
+    *ret_count = (unsigned)count;
+    return 0;
 }

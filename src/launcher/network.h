@@ -1,4 +1,5 @@
-/* The network of a sandbox: a namespace of its own with nothing but the loopback interface. */
+/* The network of a sandbox: a namespace of its own, with nothing but the loopback interface until
+ * it gets a device (link.h). */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +9,11 @@
 int network_set_up(int proc_fd);
 
 /* Everything the kernel tells about what has happened in the namespace, in one number: counters of
- * every protocol, packets of its interfaces, sockets there are, leases of flow labels. That of a
- * namespace in which nothing has happened is what it was when the namespace was set up, and nothing
- * in it can be told from a new one. */
+ * every protocol, packets of its interfaces, leases of flow labels. That of a namespace in which
+ * nothing has happened is what it was when the namespace was set up, and when no socket is left in
+ * it nothing in it can be told from a new one. */
 int network_print(int proc_fd, uint64_t *ret_print);
+
+/* How many sockets there are in it. Not part of the print: those with which it was set up may be
+ * counted for a moment longer than they are open. */
+int network_sockets(int proc_fd, unsigned *ret_count);

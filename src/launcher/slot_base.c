@@ -173,18 +173,23 @@ static int make_link(struct slot_context *slot)
     return r < 0 ? r : link_finish_inside(slot->plan.link);
 }
 
-/* One that another sandbox had is as good as new when nothing has ever happened in it. */
+/* One that another sandbox had is as good as new when nothing has ever happened in it. What cannot
+ * be looked at is not. */
+static bool is_like_new(struct slot_context *slot)
+{
+    unsigned sockets;
+    return slot->plan.network_fd >= 0 && network_sockets(slot->proc_fd, &sockets) == 0 &&
+           sockets == 0 && network_print(slot->proc_fd, &slot->network_print) == 0 &&
+           slot->network_print == slot->plan.network_print;
+}
+
 static int set_up_network(struct slot_context *slot)
 {
-    int r = 0;
-    if (slot->plan.network_fd >= 0) {
-        r = network_print(slot->proc_fd, &slot->network_print);
-        if (r == 0 && slot->network_print == slot->plan.network_print)
-            return 0;
-        if (unshare(CLONE_NEWNET) < 0)
-            return -errno;
-    }
-    r = network_set_up(slot->proc_fd);
+    if (is_like_new(slot))
+        return 0;
+    if (slot->plan.network_fd >= 0 && unshare(CLONE_NEWNET) < 0)
+        return -errno;
+    int r = network_set_up(slot->proc_fd);
     if (r == 0 && slot->plan.shape->network == MESSAGE_NETWORK_NAT)
         r = slot->plan.link != NULL ? make_link(slot) : -ENOSPC;
     slot->host_network_fd = fd_close(slot->host_network_fd);

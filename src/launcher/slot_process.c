@@ -159,8 +159,10 @@ void slot_process_run(const struct slot_plan *plan)
     run_steps(&slot, slot_image_steps);
     run_steps(&slot, slot_kernel_steps);
     run_steps(&slot, slot_enter_steps);
-    if (slot.flags != 0)
-        report(&slot, SLOT_NOTED, 0, "");
+    /* Not to be lost: which network it has, and under which number, is told nowhere else. */
+    r = slot.flags != 0 ? report(&slot, SLOT_NOTED, 0, "") : 0;
+    if (r < 0)
+        fail(&slot, -r, "tell what it has made");
     run_steps(&slot, slot_confine_steps);
     next_step(&slot);
     exec_execd(&slot);

@@ -16,7 +16,7 @@ import unittest
 
 from harness import SANITIZED
 from launcher import CREATE, OK, REMOVE, RUNNING, create_body, eventually, id_body
-from launcher_state import SweptLauncher, Trouble, keep_only, read
+from launcher_state import NOT_NETWORK, SweptLauncher, Trouble, keep_only, read
 
 ERRORS = [errno.ENOMEM, errno.EMFILE, errno.ENOSPC, errno.EINTR, errno.EIO, errno.EAGAIN]
 # How many of them each call gets: which ones differs from call to call. All of them: tests/soak.
@@ -204,7 +204,32 @@ class FaultsToOrder(FaultsWithoutPool):
         return self.clients[-1].create(disk=16 << 20)[0]
 
 
+class FaultsWithNat(FaultsWithoutPool):
+    """Every sandbox has a device in the network. Every second step, unless all errors are tried."""
+    network = 1
+    stride = max(STRIDE, 2) if ROUNDS == 1 else STRIDE
+    test_launcher_in_remove = Faults.test_launcher_in_remove
+    harmless = [
+        *Faults.harmless,
+        (r"(sendto|recvfrom)\(", [errno.EINTR]),       # made again: a request to the kernel
+    ]
+
+
+    def test_new_slot_in_create(self):
+        if ROUNDS == 1:  # the rest is what other slots do
+            self.never = NEVER + [call for call in NOT_NETWORK if call not in NEVER]
+        super().test_new_slot_in_create()
+
+
+class FaultsWithSpareNat(FaultsWithNat):
+    """A network that another sandbox had, with its device."""
+    spare = 3600
+    stride = max(STRIDE, 3) if ROUNDS == 1 else STRIDE
+    harmless = [*FaultsWithSpares.harmless, *FaultsWithNat.harmless]
+
+
 keep_only(FaultsWithoutPool, "test_launcher_in_create", "test_new_slot_in_create")
+keep_only(FaultsWithSpareNat, "test_launcher_in_create", "test_new_slot_in_create")
 keep_only(FaultsToOrder, "test_launcher_in_create", "test_new_slot_in_create")
 
 

@@ -20,7 +20,7 @@ import uuid
 from harness import SANITIZED
 from launcher import (BY_SIGNAL, CREATE, DEADLINE, EXITED, FREEZE, FROZEN, KILL, LIMITS, OK, REMOVE, RUNNING,
                       THAW, create_body, deadline_body, id_body, set_limits_body)
-from launcher_state import SweptLauncher, Trouble, WatchedLauncher, keep_only
+from launcher_state import NOT_NETWORK, SweptLauncher, Trouble, WatchedLauncher, keep_only
 
 SEED = int(os.environ.get("OSB_SEED", random.SystemRandom().randrange(1 << 32)))
 ALL_STEPS = os.environ.get("OSB_ALL_STEPS") == "1"
@@ -46,8 +46,9 @@ def reap_orphans(keep):
 class Box:
     """A sandbox as its client knows it: what it was told, and what it asked and was not told."""
 
-    def __init__(self, name, limits):
+    def __init__(self, name, limits, network):
         self.id = name
+        self.network = network
         self.exists = False
         self.state = RUNNING
         self.limits = limits
@@ -59,7 +60,7 @@ class Box:
         """The body of the request."""
         self.asked, self.wanted = kind, wanted
         if kind == CREATE:
-            return create_body(self.id, **self.limits)
+            return create_body(self.id, network=self.network, **self.limits)
         if kind == LIMITS:
             return set_limits_body(self.id, **wanted)
         return deadline_body(self.id, wanted) if kind == DEADLINE else id_body(self.id)
@@ -110,6 +111,7 @@ class Random(WatchedLauncher):
     crowd = 10      # sandboxes there are, about
     together = 6    # requests under way
     longest = 0.05  # seconds until the kill, at most
+    kills = KILLS
 
     @staticmethod
     def new_limits(chance, **more):
@@ -122,7 +124,7 @@ class Random(WatchedLauncher):
         if not idle or chance.random() < 0.4 - 0.35 * min(len(boxes) / (2 * self.crowd), 1):
             more = {"disk": 32 << 20} if chance.random() < 0.2 else {}
             box = Box(str(uuid.UUID(int=chance.getrandbits(128), version=4)),
-                      self.new_limits(chance, **more))
+                      self.new_limits(chance, **more), self.network)
             boxes.append(box)
             return box, CREATE, box.ask(CREATE)
         box = chance.choice(idle)
@@ -206,13 +208,13 @@ class Random(WatchedLauncher):
                 self.check(found)
 
     def test_kills_at_random_moments(self):
-        print(f"# OSB_SEED={SEED}, {KILLS} kills", flush=True)
+        print(f"# OSB_SEED={SEED}, {self.kills} kills", flush=True)
         chance = random.Random(SEED)
         boxes = []
         self.start()
         self.connect()
         self.settle()
-        for number in range(KILLS):
+        for number in range(self.kills):
             try:
                 self.work_until(time.monotonic() + chance.uniform(0, self.longest), boxes, chance)
                 self.again()
@@ -357,8 +359,28 @@ class StepsWithoutPool(Steps):
         self.assertIn("execveat", calls)
 
 
+class StepsWithNat(Steps):
+    """Every sandbox has a device in the network: what is half made goes as well."""
+    network = 1
+    slots = 0
+
+    def test_new_slot_in_create(self):
+        if not ALL_STEPS:  # the rest is what other slots do
+            self.never = tuple({*self.never, *NOT_NETWORK})
+        calls = self.sweep("slot", CREATE, self.new_name, self.created)
+        self.assertIn("setns", calls)
+        self.assertIn("recvfrom", calls)
+
+
+class RandomWithNat(Random):
+    """Devices and their numbers, with whatever else is under way."""
+    network = 1
+    kills = KILLS // 20 or 1
+
+
 # A slot without a pool makes the same steps as one to order, which has some more.
 keep_only(StepsWithoutPool, "test_launcher_in_create", *(["test_new_slot_in_create"] if ALL_STEPS else []))
+keep_only(StepsWithNat, "test_launcher_in_remove", "test_new_slot_in_create")
 keep_only(StepsToOrder, "test_launcher_in_create", "test_new_slot_in_create", "test_launcher_in_remove",
           "test_worker_in_remove")
 

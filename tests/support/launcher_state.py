@@ -1,10 +1,11 @@
 """A launcher under test whose whole state can be compared with what its clients were told.
 
 Everything is looked at from outside: LIST, the directories of the state, control groups, processes,
-loop devices, and the launcher's descriptors.
+loop devices, network devices, and the launcher's descriptors.
 """
 import glob
 import os
+import re
 import select
 import time
 import uuid
@@ -12,9 +13,18 @@ import uuid
 from fault import Fault
 from launcher import (CREATE, EXITED, KILL, OK, REMOVE, RUNNING, LauncherTest, create_body, eventually, id_body,
                       inside)
+from testnet import Namespace
 
 SETTLE_SECONDS = 30
 EPOLL_CALLS = {"x86_64": ("232", "281"), "aarch64": ("22",)}[os.uname().machine]
+
+
+# What a slot does besides its network.
+NOT_NETWORK = (
+    "prctl", "dup3", "close", "close_range", "unlinkat", "read", "pread64", "fsopen", "fsmount", "fsconfig", "capget",
+    "capset", "setresgid", "setresuid", "setgroups", "mkdir", "mkdirat", "fchdir", "chdir", "move_mount",
+    "mount_setattr", "mknodat", "symlinkat", "open_tree", "umount2", "pivot_root", "prlimit64", "fcntl", "seccomp",
+    "fchownat", "sethostname", "bind", "listen", "newfstatat", "faccessat2", "keyctl", "setsid", "clone", "execveat")
 
 
 def read(path):
@@ -38,8 +48,18 @@ class Trouble(AssertionError):
 class WatchedLauncher(LauncherTest):
     slots = 2
     spare = 0  # seconds for which groups and networks are kept
+    network = 0  # mode of the sandboxes; with 1, nat, the launcher runs in a network namespace of the test's own
+    host = None  # that namespace
+
+    def setUp(self):
+        if self.network:
+            self.host = Namespace()
+            self.addCleanup(self.host.close)
+        super().setUp()
 
     def start(self, *arguments, wrapper=()):
+        if self.host:
+            arguments, wrapper = ("--network", "nat", *arguments), (*self.host.enter, *wrapper)
         super().start("--slots", str(self.slots), "--spare-seconds", str(self.spare), *arguments, wrapper=wrapper)
         self.peers = 0
 
@@ -121,6 +141,17 @@ class WatchedLauncher(LauncherTest):
         return sorted(read(path).strip() for path in glob.glob("/sys/block/loop*/loop/backing_file")
                       if self.dir in read(path))
 
+    def devices(self):
+        """Of the launcher's in its own network."""
+        text = read(f"/proc/{self.host.holder.pid}/net/dev") if self.host else ""
+        return {name for name in re.findall(r"(?m)^ *(\S+):", text) if name != "lo"}
+
+    def has_devices(self, records):
+        """One for each sandbox that runs and for each slot; those of others go when the kernel has the time."""
+        found = self.devices()
+        wanted = {f"o{self.instance}-{int(record['network']):04x}" for record in records}
+        return not self.host or (wanted <= found and len(found) == len(records) + self.slots + self.spare_networks())
+
     def zombies(self):
         pid = self.process.pid
         children = read(f"/proc/{pid}/task/{pid}/children").split()
@@ -170,6 +201,8 @@ class WatchedLauncher(LauncherTest):
         alive = {one.id for one in listed.values() if one.state != EXITED}
         same("processes 1", sorted(pid for pid in (records[i].get("pid") for i in listed) if self.lives(pid)),
              sorted(records[i].get("pid") for i in alive))
+        if not eventually(lambda: self.has_devices([records[i] for i in alive]), 20):
+            problems.append(f"devices {self.devices()} of networks {[records[i]['network'] for i in alive]}")
         for sandbox in alive:
             if listed[sandbox].state == RUNNING:
                 self.use(listed[sandbox], problems)
@@ -189,7 +222,8 @@ class WatchedLauncher(LauncherTest):
     def descriptors(self):
         """Those of the launcher that belong to no sandbox, slot or connection."""
         running = sum(one.state != EXITED for one in self.clients[-1].list())
-        return self.fd_count() - running - 2 * self.slots - self.peers - self.spare_networks()
+        counters = running + self.slots if self.network else 0
+        return self.fd_count() - running - 2 * self.slots - self.peers - self.spare_networks() - counters
 
     def open_files(self):
         folder = f"/proc/{self.process.pid}/fd"
@@ -226,7 +260,7 @@ class SweptLauncher(WatchedLauncher):
         super().setUp()
         self.start()
         self.connect()
-        self.keeper = self.clients[-1].create()[0]  # so that there is always one to be adopted
+        self.keeper = self.clients[-1].create(network=self.network)[0]  # so that there is always one to be adopted
         self.settle()
 
     def request(self, kind, body):
@@ -258,7 +292,7 @@ class SweptLauncher(WatchedLauncher):
         return str(uuid.uuid4())
 
     def running(self):
-        return self.clients[-1].create()[0]
+        return self.clients[-1].create(network=self.network)[0]
 
     def exited(self):
         sandbox = self.running()
@@ -267,9 +301,8 @@ class SweptLauncher(WatchedLauncher):
         client.wait_exit(sandbox)
         return sandbox
 
-    @staticmethod
-    def body(kind, sandbox):
-        return create_body(sandbox) if kind == CREATE else id_body(sandbox)
+    def body(self, kind, sandbox):
+        return create_body(sandbox, network=self.network) if kind == CREATE else id_body(sandbox)
 
 
 def keep_only(case, *names):
