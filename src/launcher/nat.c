@@ -99,7 +99,7 @@ static void set_resolv(struct nat *nat, const struct options *options,
 static int turn_on(struct nat *nat, const struct options *options, struct error *err)
 {
     struct nat_routes routes = {.pool = {nat->pool, nat->pool_bits}, .ours = nat->prefix};
-    bool forwarding;
+    bool forwarding = false;
     int r = nat_routes_read(&routes);
     if (r < 0)
         return error_set_errno(err, -r, "cannot read the machine's routes");
