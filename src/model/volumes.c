@@ -128,7 +128,7 @@ static int parse_host(const struct place *place, const json_t *host, const char 
                       struct volume *ret)
 {
     static const char *const known[] = {"path", NULL};
-    const char *path;
+    const char *path = NULL;
     int r = check_members(place, host, known);
     if (r == 0)
         r = take_string(place, host, "path", &path);
@@ -170,7 +170,7 @@ static int parse_access_modes(const struct place *place, const json_t *pvc)
 
 static int parse_storage(const struct place *place, const json_t *pvc, struct volume *ret)
 {
-    const char *storage, *class;
+    const char *storage = NULL, *class = NULL;
     int r = take_string(place, pvc, "storage", &storage);
     if (r == 0)
         r = take_string(place, pvc, "storageClass", &class);
@@ -195,7 +195,7 @@ static int parse_pvc(const struct place *place, const json_t *pvc, struct volume
                                         "storage",
                                         "accessModes",
                                         NULL};
-    const char *name;
+    const char *name = NULL;
     ret->create = true;
     int r = check_members(place, pvc, known);
     if (r == 0)
@@ -214,7 +214,7 @@ static int parse_pvc(const struct place *place, const json_t *pvc, struct volume
 static int parse_tmpfs(const struct place *place, const json_t *tmpfs, struct volume *ret)
 {
     static const char *const known[] = {"size", NULL};
-    const char *size;
+    const char *size = NULL;
     ret->source = mem_dup("");
     int r = check_members(place, tmpfs, known);
     if (r == 0)
@@ -301,7 +301,7 @@ static int parse_volume(struct place *place, const json_t *volume, const char *c
 {
     static const char *const known[] = {"name", "mountPath", "readOnly", "subPath", "host",
                                         "pvc",  "ossfs",     "tmpfs",    NULL};
-    const char *name, *mount_path, *sub_path;
+    const char *name = NULL, *mount_path = NULL, *sub_path = NULL;
     if (!json_is_object(volume))
         return problem_set(place->problem, PROBLEM_INVALID, "dict_type", "volumes", NULL,
                            "`volumes[%zu]` must be an object", place->index);

@@ -10,6 +10,7 @@ import surface_directories  # noqa: F401
 import surface_files  # noqa: F401
 import surface_sessions  # noqa: F401
 import surface_system  # noqa: F401
+import surface_volumes  # noqa: F401
 from opensandbox import Sandbox, SandboxManager
 from opensandbox.config import ConnectionConfig
 from opensandbox.config.connection_sync import ConnectionConfigSync

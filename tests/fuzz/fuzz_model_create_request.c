@@ -41,7 +41,7 @@ static void check_volumes(const struct volumes *volumes)
         const struct volume *volume = &volumes->items[i];
         check(strlen(volume->name) >= 1 && strlen(volume->name) <= VOLUMES_NAME_MAX);
         check(volumes_is_plain_path(volume->mount_path, true));
-        check(strncmp(volume->mount_path, "/proc", 6) != 0);
+        check(strcmp(volume->mount_path, "/proc") != 0);
         check(volume->sub_path[0] == '\0' || volumes_is_plain_path(volume->sub_path, false));
         check(strstr(volume->sub_path, "../") == NULL);
         switch (volume->kind) {

@@ -91,6 +91,23 @@ class Docs(unittest.TestCase):
                 self.assertIn("mine", output)
                 self.assertEqual(server.request("GET", "/v1/sandboxes").json()["items"], [])
 
+    def test_volumes_tour(self):
+        found = blocks(ROOT / "docs/volumes.md")
+        make, ask = [t for lang, t in found if lang == "sh"]
+        (config,) = [t for lang, t in found if lang == "toml"]
+        with tempfile.TemporaryDirectory(prefix="osb-test-") as folder:
+            os.chmod(folder, 0o755)
+            self.shell(make.replace("/srv/shared", folder))
+            with Server(config=config.replace("/srv/shared", folder)) as server:
+                env = {**os.environ, "OPEN_SANDBOX_API_KEY": server.key,
+                       "OPEN_SANDBOX_DOMAIN": f"127.0.0.1:{server.port}"}
+                output = self.shell(ask.replace("/srv/shared", folder), env=env)
+                self.assertIn('"text":"hello"', output)
+                self.assertRegex(output, r"6\dM\b.* /cache")
+                self.assertRegex(output, r"16M\b.* /scratch")
+                self.assertRegex(output, r" 1000 1000 .*/project/answer")
+                self.assertEqual(server.request("GET", "/v1/sandboxes").json()["items"], [])
+
     def test_testing_commands(self):
         (text,) = [t for lang, t in blocks(ROOT / "docs/testing.md") if lang == "sh"]
         output = self.shell(text.replace("--build build", f"--build {BUILD}"))
@@ -125,7 +142,7 @@ class Docs(unittest.TestCase):
         known = {"execd.md": {"sh": 1}, "README.md": {"sh": 3, "python": 1, "": 1}, "configuration.md": {"toml": 1},
                  "testing.md": {"sh": 1}, "architecture.md": {}, "api.md": {}, "costs.md": {},
                  "check.md": {"sh": 1, "": 1}, "isolation.md": {"sh": 1}, "limits.md": {}, "network.md": {"sh": 1},
-                 "images.md": {"sh": 2, "console": 1, "toml": 1}}
+                 "images.md": {"sh": 2, "console": 1, "toml": 1}, "volumes.md": {"sh": 2, "toml": 1}}
         for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
             counts = {}
             for language, _ in blocks(path):
