@@ -184,7 +184,7 @@ static void on_error(struct http_call *call, const struct error *err, void *ctx)
     struct proxy *proxy = ctx;
     (void)call;
     proxy->call = NULL;
-    if (http_exchange_is_begun(proxy->exchange)) {
+    if (http_exchange_is_begun(proxy->exchange) && !http_exchange_retract(proxy->exchange)) {
         http_exchange_abort(proxy->exchange); /* a short answer must not look whole */
         return;
     }
