@@ -13,6 +13,7 @@
 #include "launcher/image_host.h"
 #include "launcher/nofile.h"
 #include "launcher/private_root.h"
+#include "launcher/seccomp_table.h"
 
 #define FIRST_PEER_MS 10000
 
@@ -103,7 +104,7 @@ static int start(struct launcher *launcher, struct error *err)
         r = cgroup_open(&launcher->cgroups, options->cgroup_parent, launcher->state.instance,
                         launcher->state.path, err);
     if (r == 0)
-        r = seccomp_filter_build(&launcher->filter, err);
+        r = seccomp_table_build(&launcher->filter, err);
     if (r == 0)
         disk_open(&launcher->disks, &launcher->state);
     if (r == 0)

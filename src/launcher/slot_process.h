@@ -21,7 +21,7 @@
 #include "base/macros.h"
 #include "launcher/cgroup.h"
 #include "launcher/disk.h"
-#include "launcher/seccomp_filter.h"
+#include "seccomp/filter.h"
 #include "launcher/state.h"
 #include "runtime/native/message.h"
 
