@@ -226,9 +226,19 @@ void seccomp_filter_done(struct seccomp_filter *filter)
     filter->program.len = 0;
 }
 
-int seccomp_filter_load(const struct seccomp_filter *filter)
+static int load(const struct seccomp_filter *filter, unsigned flags)
 {
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter->program) < 0)
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter->program) < 0)
         return -errno;
     return 0;
+}
+
+int seccomp_filter_load(const struct seccomp_filter *filter)
+{
+    return load(filter, 0);
+}
+
+int seccomp_filter_load_logged(const struct seccomp_filter *filter)
+{
+    return load(filter, SECCOMP_FILTER_FLAG_LOG);
 }

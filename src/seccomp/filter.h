@@ -75,3 +75,5 @@ void seccomp_filter_done(struct seccomp_filter *filter);
 
 /* For the calling process, for ever. Needs no_new_privs or CAP_SYS_ADMIN. 0 or -errno. */
 int seccomp_filter_load(const struct seccomp_filter *filter);
+/* The same, and what it refuses is told to the kernel's audit log. */
+int seccomp_filter_load_logged(const struct seccomp_filter *filter);
