@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # A file may include its own folder and those before it; programs never include each other.
-LAYERS = ["base", "http", "model", "store", "image", "runtime"]
+LAYERS = ["base", "seccomp", "http", "model", "store", "image", "runtime"]
 PROGRAMS = ["server", "launcher", "execd", "unpack", "egress", "ingress", "cli", "mcp"]
 LAUNCHER_MAY = {"base", "launcher"}
 # cppcheck reads no system headers, but must know the list macros.

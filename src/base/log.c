@@ -171,3 +171,19 @@ void log_write(enum log_level level, const char *format, ...)
         continue;
     errno = saved;
 }
+
+bool log_admits(struct log_limit *limit)
+{
+    uint64_t now_ms = clock_monotonic_ms();
+    if (limit->lines == 0 || now_ms - limit->since_ms >= LOG_LIMIT_MS) {
+        if (limit->left_out > 0)
+            log_warn("%u more lines like the next one were left out", limit->left_out);
+        *limit = (struct log_limit){.since_ms = now_ms};
+    }
+    if (limit->lines < LOG_LIMIT_LINES) {
+        limit->lines++;
+        return true;
+    }
+    limit->left_out++;
+    return false;
+}

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/macros.h"
 
@@ -24,3 +25,18 @@ void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 #define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)
 #define log_warn(...)  log_write(LOG_WARN, __VA_ARGS__)
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
+
+/* For lines that somebody else can cause as often as he likes: so many in so long, the rest are
+ * counted. Zeroed it is ready. */
+#define LOG_LIMIT_LINES 20
+#define LOG_LIMIT_MS    10000
+
+struct log_limit {
+    uint64_t since_ms;
+    unsigned lines;
+    unsigned left_out;
+};
+
+/* Whether another line may be written now; tells before the first one of a new period how many were
+ * left out in the last. */
+bool log_admits(struct log_limit *limit);

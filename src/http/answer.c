@@ -312,6 +312,16 @@ void http_exchange_abort(struct http_exchange *exchange)
     http_connection_wake(exchange->connection);
 }
 
+bool http_exchange_retract(struct http_exchange *exchange)
+{
+    if (exchange->answer != HTTP_ANSWER_BEGUN || exchange->held.length == 0)
+        return false;
+    buf_done(&exchange->held);
+    http_head_done(&exchange->response);
+    exchange->answer = HTTP_ANSWER_NONE;
+    return true;
+}
+
 bool http_exchange_is_begun(const struct http_exchange *exchange)
 {
     return exchange->answer != HTTP_ANSWER_NONE;

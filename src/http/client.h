@@ -34,7 +34,8 @@ struct http_call_events {
     void (*on_error)(struct http_call *call, const struct error *err, void *ctx);
     void (*on_drain)(struct http_call *call, void *ctx); /* may write again */
     /* Optional; a 101 answer to an upgrade request: the stream is the callee's now, rest are the
-     * bytes after the head. The handle is dead afterwards. Without it, 101 is an error. */
+     * bytes after the head. The handle is dead afterwards. Without it, 101 is an error, and so is
+     * one that does not name the new protocol. */
     void (*on_upgrade)(struct http_call *call, const struct http_head *head,
                        struct http_stream *stream, const char *rest, size_t rest_length, void *ctx);
 };

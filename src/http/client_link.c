@@ -129,7 +129,9 @@ static int on_head(void *ctx, struct http_head *head)
 {
     struct http_link *connection = ctx;
     struct http_call *call = connection->call;
-    if (head->status == 101 && call->wants_upgrade) {
+    bool switches = head->status == 101 && http_headers_find(&head->headers, "Upgrade") != NULL &&
+                    http_headers_has_token(&head->headers, "Connection", "upgrade");
+    if (switches && call->wants_upgrade) {
         call->upgrade_head = *head;
         http_head_init(head);
         http_call_set_state(call, HTTP_CALL_UPGRADED);
@@ -137,7 +139,8 @@ static int on_head(void *ctx, struct http_head *head)
     }
     if (head->status == 101) {
         struct error err = ERROR_INIT;
-        error_set(&err, ERR_INVALID, "the server switched protocols without being asked");
+        error_set(&err, ERR_INVALID, "the server switched protocols without %s",
+                  call->wants_upgrade ? "saying to which" : "being asked");
         http_call_fail(call, &err);
         return 1;
     }

@@ -25,6 +25,8 @@
 #define INTERIM_MAX         16 /* 1xx responses before the final one */
 #define CHUNK_DIGITS_MAX    16
 #define CHUNK_EXTENSION_MAX 1024
+#define GATHER_PIECE_MAX    512 /* chunks up to this are put together */
+#define GATHER_BYTES        4096
 
 enum state {
     STATE_START, /* between messages */
@@ -45,13 +47,22 @@ enum state {
 
 enum step { STEP_WAIT, STEP_AGAIN, STEP_STOP }; /* or negative */
 
+/* Small chunks become one piece of the body. How small chunks are is the peer's choice, and what is
+ * done for a piece (a system call, where it is passed on) must not be: a read full of chunks of one
+ * byte would keep the loop busy for a tenth of a second. Never outlives http_parser_feed(). */
+struct gathered {
+    size_t used;
+    char bytes[GATHER_BYTES];
+};
+
 struct http_parser {
     enum http_parser_kind kind;
     enum state state;
     const struct http_parser_events *events;
     void *ctx;
     struct http_head head;
-    struct buf pieces; /* of a head that did not arrive at once */
+    struct buf pieces;         /* of a head that did not arrive at once */
+    struct gathered *gathered; /* NULL outside of http_parser_feed() */
     struct http_scan scan;
     uint64_t remaining;   /* of the body, or of the chunk */
     uint16_t line_length; /* digits, or extension bytes, of a chunk line */
@@ -194,6 +205,17 @@ static int step_head(struct http_parser *parser, struct http_input *in, struct e
 
 /* --- bodies ----------------------------------------------------------------------------------- */
 
+static int deliver_gathered(struct http_parser *parser)
+{
+    struct gathered *gathered = parser->gathered;
+    if (gathered == NULL || gathered->used == 0)
+        return STEP_AGAIN;
+    size_t count = gathered->used;
+    gathered->used = 0;
+    return parser->events->on_body(parser->ctx, gathered->bytes, count) != 0 ? STEP_STOP
+                                                                             : STEP_AGAIN;
+}
+
 static int pass_on(struct http_parser *parser, struct http_input *in, size_t count)
 {
     const char *bytes = in->bytes;
@@ -295,7 +317,25 @@ static int step_chunk_size_lf(struct http_parser *parser, struct http_input *in,
 static int step_chunk_data(struct http_parser *parser, struct http_input *in, struct error *err)
 {
     (void)err;
-    return pass_on_counted(parser, in, STATE_CHUNK_DATA_CR);
+    if (in->length == 0)
+        return STEP_WAIT;
+    struct gathered *gathered = parser->gathered;
+    size_t count = (size_t)MIN((uint64_t)in->length, parser->remaining);
+    bool small = count <= GATHER_PIECE_MAX;
+    if (!small || count > sizeof(gathered->bytes) - gathered->used) {
+        int r = deliver_gathered(parser);
+        if (r == STEP_STOP)
+            return r;
+    }
+    if (!small)
+        return pass_on_counted(parser, in, STATE_CHUNK_DATA_CR);
+    memcpy(gathered->bytes + gathered->used, in->bytes, count);
+    gathered->used += count;
+    http_input_skip(in, count);
+    parser->remaining -= count;
+    if (parser->remaining == 0)
+        parser->state = STATE_CHUNK_DATA_CR;
+    return STEP_AGAIN;
 }
 
 static int after_chunk_data(struct http_parser *parser, struct http_input *in, char wanted,
@@ -336,6 +376,8 @@ static int step_complete(struct http_parser *parser, struct http_input *in, stru
 {
     (void)in;
     (void)err;
+    if (deliver_gathered(parser) == STEP_STOP)
+        return STEP_STOP; /* and complete when it is fed again */
     /* Ready for the next message before the callback, which may already set what that one answers.
      */
     parser->state = STATE_START;
@@ -381,10 +423,15 @@ ssize_t http_parser_feed(struct http_parser *parser, const char *bytes, size_t l
                          struct error *err)
 {
     struct http_input in = {bytes, length};
+    struct gathered gathered;
+    gathered.used = 0;
+    parser->gathered = &gathered;
     int r;
     do {
         r = run_step(parser, &in, err);
     } while (r == STEP_AGAIN);
+    deliver_gathered(parser); /* all input is eaten, or of no use: nothing is left to be stopped */
+    parser->gathered = NULL;
     if (r < 0) {
         buf_done(&parser->pieces);
         parser->state = STATE_DEAD;

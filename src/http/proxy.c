@@ -184,7 +184,7 @@ static void on_error(struct http_call *call, const struct error *err, void *ctx)
     struct proxy *proxy = ctx;
     int status = err->code == ERR_TIMEOUT ? 504 : http_call_is_untried(call) ? 503 : 502;
     proxy->call = NULL;
-    if (http_exchange_is_begun(proxy->exchange)) {
+    if (http_exchange_is_begun(proxy->exchange) && !http_exchange_retract(proxy->exchange)) {
         http_exchange_abort(proxy->exchange); /* a short answer must not look whole */
         return;
     }

@@ -137,6 +137,11 @@ void http_exchange_refuse(struct http_exchange *exchange, int status, const char
 void http_exchange_begin_relayed(struct http_exchange *exchange, int status,
                                  enum http_framing framing, uint64_t length);
 
+/* Takes a begun answer back of which nothing was sent yet, so that another can be given; else
+ * false.
+ */
+bool http_exchange_retract(struct http_exchange *exchange);
+
 /* {"code","message"} for statuses the server answers itself. Caller frees. */
 char *http_refusal_json(int status, const char *message);
 char *http_error_json(const char *code, const char *message);

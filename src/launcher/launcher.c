@@ -13,6 +13,7 @@
 #include "launcher/image_host.h"
 #include "launcher/nofile.h"
 #include "launcher/private_root.h"
+#include "launcher/seccomp_table.h"
 #include "launcher/volume.h"
 
 #define FIRST_PEER_MS 10000
@@ -107,7 +108,7 @@ static int start(struct launcher *launcher, struct error *err)
         r = cgroup_open(&launcher->cgroups, options->cgroup_parent, launcher->state.instance,
                         launcher->state.path, err);
     if (r == 0)
-        r = seccomp_filter_build(&launcher->filter, err);
+        r = seccomp_table_build(&launcher->filter, err);
     if (r == 0)
         disk_open(&launcher->disks, &launcher->state);
     if (r == 0) /* before anything that could have an interface */

@@ -18,7 +18,7 @@
 #include "launcher/peer.h"
 #include "launcher/remove.h"
 #include "launcher/sandbox.h"
-#include "launcher/seccomp_filter.h"
+#include "seccomp/filter.h"
 #include "launcher/slot.h"
 #include "launcher/spare.h"
 #include "launcher/state.h"

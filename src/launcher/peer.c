@@ -31,7 +31,7 @@ static void send_to(struct peer *peer, const union message *message, int fd)
     int r = message_send_with(peer->fd, message, fd);
     if (r == 0)
         return;
-    if (r == -EAGAIN)
+    if (r == -EAGAIN && log_admits(&peer->launcher->peers.complaints))
         log_warn("cutting a peer that does not read its answers");
     close_peer(peer);
 }
@@ -186,12 +186,12 @@ static void peer_ready(struct loop_source *source)
         peer_answer(peer->launcher, reply, &err, NULL);
         return;
     }
-    if (r == -EPROTO)
+    if (r == -EPROTO && log_admits(&peer->launcher->peers.complaints))
         log_warn("cutting a peer: %s", err.message);
     close_peer(peer);
 }
 
-static bool is_allowed(const struct launcher *launcher, int fd)
+static bool is_allowed(struct launcher *launcher, int fd)
 {
     struct ucred cred;
     socklen_t length = sizeof(cred);
@@ -201,8 +201,9 @@ static bool is_allowed(const struct launcher *launcher, int fd)
     }
     if (cred.uid == launcher->state.server_uid || cred.uid == geteuid())
         return true;
-    log_warn("refusing a connection of user %u (process %d); the server is user %u", cred.uid,
-             (int)cred.pid, launcher->state.server_uid);
+    if (log_admits(&launcher->peers.complaints))
+        log_warn("refusing a connection of user %u (process %d); the server is user %u", cred.uid,
+                 (int)cred.pid, launcher->state.server_uid);
     return false;
 }
 
@@ -248,7 +249,7 @@ static void listener_ready(struct loop_source *source)
     if (fd < 0 || !is_allowed(launcher, fd))
         return;
     struct error err = ERROR_INIT;
-    if (add_peer(launcher, TAKE_FD(fd), &err) < 0)
+    if (add_peer(launcher, TAKE_FD(fd), &err) < 0 && log_admits(&launcher->peers.complaints))
         log_warn("refusing a connection: %s", err.message);
 }
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "launcher/loop.h"
 #include "runtime/native/message.h"
 
@@ -36,6 +37,7 @@ struct peers {
     int listen_fd;
     unsigned count;
     uint64_t last_number;
+    struct log_limit complaints; /* about peers, who can give as many reasons as they like */
 };
 
 int peer_open_all(struct launcher *launcher, struct error *err); /* --listen or --fd */

@@ -669,7 +669,8 @@ void sandbox_begin(struct sandbox *sandbox, struct slot *slot)
 void sandbox_failed(struct sandbox *sandbox, const struct error *err)
 {
     struct launcher *launcher = sandbox->launcher;
-    log_warn("sandbox %s could not be made: %s", sandbox->record.id, err->message);
+    if (log_admits(&launcher->sandboxes.complaints))
+        log_warn("sandbox %s could not be made: %s", sandbox->record.id, err->message);
     unqueue(sandbox);
     if (sandbox->slot != NULL)
         slot_discard(TAKE_PTR(sandbox->slot), NULL);

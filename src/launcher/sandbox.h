@@ -65,6 +65,7 @@ struct sandboxes {
     uint64_t next_deadline_ms; /* what the timer waits for; 0: nothing */
     struct sandbox *changing;
     struct loop_timer change_timer;
+    struct log_limit complaints; /* about requests that cannot be met */
 };
 
 void sandbox_init_all(struct launcher *launcher);

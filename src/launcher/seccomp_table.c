@@ -13,22 +13,18 @@
 
 #include <asm/ioctls.h>
 #include <errno.h>
-#include <linux/audit.h>
 #include <linux/netlink.h>
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sched.h>
-#include <seccomp.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "base/macros.h"
-#include "base/str.h"
 
 /* The constants of clone, ioctl, mmap and sockets used here are the same on both architectures. */
 #define INT          0xffffffffull
@@ -249,36 +245,18 @@ const struct seccomp_group seccomp_table[] = {
 
 const size_t seccomp_table_count = ARRAY_LEN(seccomp_table);
 
-/* Younger than the oldest library we build with. */
-static const struct {
-    const char *name;
-    int number;
-    uint32_t only; /* the one architecture that has it; 0: the number is the same on all */
-} young[] = {
-    {"uretprobe", 335, AUDIT_ARCH_X86_64},
-    {"uprobe", 336, AUDIT_ARCH_X86_64},
-    {"cachestat", 451, 0},
-    {"fchmodat2", 452, 0},
-    {"map_shadow_stack", 453, 0},
-    {"futex_wake", 454, 0},
-    {"futex_wait", 455, 0},
-    {"futex_requeue", 456, 0},
-    {"mseal", 462, 0},
-    {"setxattrat", 463, 0},
-    {"getxattrat", 464, 0},
-    {"listxattrat", 465, 0},
-    {"removexattrat", 466, 0},
+static const struct seccomp_policy policy = {
+    .groups = seccomp_table,
+    .count = ARRAY_LEN(seccomp_table),
+    .otherwise = REFUSE(ENOSYS),
 };
 
-int seccomp_table_number(const char *name, uint32_t audit_arch)
+int seccomp_table_build_for(struct seccomp_filter *filter, uint32_t audit_arch, struct error *err)
 {
-    /* Its names of architectures are the kernel's. */
-    int number = seccomp_syscall_resolve_name_arch(audit_arch, name);
-    if (number >= 0)
-        return number;
-    for (size_t i = 0; i < ARRAY_LEN(young); i++) {
-        if (str_equal(young[i].name, name) && (young[i].only == 0 || young[i].only == audit_arch))
-            return young[i].number;
-    }
-    return -1;
+    return seccomp_filter_compile(filter, audit_arch, &policy, err);
+}
+
+int seccomp_table_build(struct seccomp_filter *filter, struct error *err)
+{
+    return seccomp_table_build_for(filter, SECCOMP_FILTER_NATIVE, err);
 }

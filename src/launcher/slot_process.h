@@ -22,10 +22,10 @@
 #include "launcher/cgroup.h"
 #include "launcher/disk.h"
 #include "launcher/link.h"
-#include "launcher/seccomp_filter.h"
 #include "launcher/state.h"
 #include "launcher/volume.h"
 #include "runtime/native/message.h"
+#include "seccomp/filter.h"
 
 /* What cannot be changed once a slot has been made. The pool is of the default shape: the host
  * image, writable, without a disk limit and volumes, with nat where there is one; every other one

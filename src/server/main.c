@@ -1,5 +1,6 @@
 /* opensandbox-server: reads its configuration as root, makes its folders, finds or starts the
- * launcher, becomes an unprivileged user, and only then opens keys, database and sockets. */
+ * launcher, becomes an unprivileged user, confines itself, and only then opens keys, database and
+ * sockets. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "server/config.h"
+#include "server/confine.h"
 #include "server/key.h"
 #include "server/launcher_start.h"
 #include "server/privileges.h"
@@ -179,6 +181,8 @@ static int start(const struct server_config *config, struct error *err)
     set_signals();
     umask(077); /* from here on every file is the server's own */
     r = server_privileges_drop(&identity, err);
+    if (r == 0)
+        r = server_confine(config, err);
     return r < 0 ? r : serve(config, &launcher, probe, err);
 }
 

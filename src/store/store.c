@@ -30,6 +30,7 @@ static int configure(sqlite3 *db, struct error *err)
     static const char pragmas[] = "PRAGMA journal_mode = WAL;"
                                   "PRAGMA synchronous = NORMAL;"
                                   "PRAGMA foreign_keys = ON;"
+                                  "PRAGMA temp_store = MEMORY;" /* no files elsewhere */
                                   "PRAGMA trusted_schema = OFF;"
                                   "PRAGMA secure_delete = FAST;"; /* zeroes what costs no write */
     if (sqlite3_exec(db, pragmas, NULL, NULL, NULL) != SQLITE_OK)

@@ -102,9 +102,10 @@ class Sandbox:
 
 
 class Server:
-    def __init__(self, env=None, config=None, arguments=(), slots=4):
-        """slots: what it keeps prepared; None: what it does by default, which may be many. Sandboxes have no network
-        unless the configuration says so: with one, the machine's own would be changed."""
+    def __init__(self, env=None, config=None, arguments=(), slots=4, programs=BIN):
+        """slots: what it keeps prepared; None: what it does by default, which may be many. programs: the folder
+        of the server and of those it starts. Sandboxes have no network unless the configuration says so: with
+        one, the machine's own would be changed."""
         if "[network]" not in (config or ""):
             config = (config or "") + '\n[network]\nmode = "none"\n'
         if slots is not None and "[launcher]" not in (config or ""):
@@ -112,6 +113,7 @@ class Server:
         self.extra_env = env or {}
         self.config = config
         self.arguments = list(arguments)
+        self.programs = Path(programs)
         self.process = None
         self.connection = None
         self.key = None
@@ -144,7 +146,7 @@ class Server:
                 raise AssertionError(f"the launcher or a sandbox said:\n{text[-8000:]}")
 
     def start(self):
-        command = [str(BIN / "opensandbox-server"), "--listen", "127.0.0.1:0",
+        command = [str(self.programs / "opensandbox-server"), "--listen", "127.0.0.1:0",
                    "--state", str(self.state / "state"), *self.arguments]
         if self.config is not None:
             path = self.state / "config.toml"

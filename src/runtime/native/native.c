@@ -74,6 +74,9 @@ static void on_started(int status, const char *body, size_t length, const struct
     }
     if (status == 0) {
         op->err = *err;
+        /* Whatever execd broke, a limit or a rule, it was not the client who did. */
+        if (err->code != ERR_TIMEOUT && err->code != ERR_UNAVAILABLE)
+            op->err.code = ERR_INTERNAL;
         error_wrap(&op->err, "the sandbox's execd did not start the entrypoint");
         create_undo(op);
         return;

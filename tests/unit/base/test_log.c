@@ -171,6 +171,24 @@ static void test_parse_names(void **state)
     assert_int_equal(log_format_parse("xml", &format), -EINVAL);
 }
 
+/* Who can cause lines at will fills no disk. */
+static void test_limit(void **state)
+{
+    (void)state;
+    log_init("p", LOG_INFO, LOG_PEOPLE);
+    struct log_limit limit = {0};
+    unsigned admitted = 0;
+    for (int i = 0; i < 1000; i++)
+        admitted += log_admits(&limit);
+    assert_int_equal(admitted, LOG_LIMIT_LINES);
+    assert_string_equal(read_output(), "");
+    limit.since_ms -= LOG_LIMIT_MS; /* as if so much time had passed */
+    assert_true(log_admits(&limit));
+    assert_non_null(strstr(read_output(), "980 more lines"));
+    assert_true(log_admits(&limit));
+    assert_string_equal(read_output(), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +198,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_escapes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_long_lines_are_cut, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_errno_survives, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_limit, set_up, tear_down),
         cmocka_unit_test(test_parse_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

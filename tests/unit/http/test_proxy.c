@@ -233,6 +233,29 @@ static void test_expect_continue(void **state)
     peer_close(client);
 }
 
+/* What goes wrong before anything was sent is told, also when the head was good. */
+static void test_bad_body_behind_good_head(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {
+        "HTTP/1.1 200 OK\r\nX-Odd: 1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "HTTP/1.1 204 OK\r\nX-Odd: 1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
+    };
+    world.options.request_id = "id-1";
+    for (size_t i = 0; i < ARRAY_LEN(answers); i++) {
+        struct peer *client = dial();
+        peer_send(client, "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        struct peer *upstream = accepted(i);
+        peer_expect(upstream, "\r\n\r\n");
+        peer_send(upstream, answers[i]);
+        peer_expect(client, "}");
+        assert_true(peer_has(client, "HTTP/1.1 502 "));
+        assert_true(peer_has(client, "X-Request-ID: id-1"));
+        assert_false(peer_has(client, "X-Odd"));
+        peer_close(client);
+    }
+}
+
 /* --- tests: flow ------------------------------------------------------------------------------ */
 
 static size_t body_length(const struct peer *peer)
@@ -515,12 +538,25 @@ static void test_upgrade_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_exact_bytes),     TEST(test_hop_fields),    TEST(test_forwarded),
-        TEST(test_unix_peer),       TEST(test_framings),      TEST(test_expect_continue),
-        TEST(test_big_download),    TEST(test_big_upload),    TEST(test_streaming),
-        TEST(test_early_answer),    TEST(test_unreachable),   TEST(test_timeout),
-        TEST(test_nonsense),        TEST(test_upstream_dies), TEST(test_free_while_relaying),
-        TEST(test_connect_method),  TEST(test_tunnel),        TEST(test_tunnel_breaks),
+        TEST(test_exact_bytes),
+        TEST(test_hop_fields),
+        TEST(test_forwarded),
+        TEST(test_unix_peer),
+        TEST(test_framings),
+        TEST(test_expect_continue),
+        TEST(test_bad_body_behind_good_head),
+        TEST(test_big_download),
+        TEST(test_big_upload),
+        TEST(test_streaming),
+        TEST(test_early_answer),
+        TEST(test_unreachable),
+        TEST(test_timeout),
+        TEST(test_nonsense),
+        TEST(test_upstream_dies),
+        TEST(test_free_while_relaying),
+        TEST(test_connect_method),
+        TEST(test_tunnel),
+        TEST(test_tunnel_breaks),
         TEST(test_upgrade_refused),
     };
     return cmocka_run_group_tests_name("http/proxy", tests, NULL, NULL);

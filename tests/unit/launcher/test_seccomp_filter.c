@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "launcher/seccomp_filter.h"
+#include "launcher/seccomp_table.h"
 
 static struct seccomp_filter filter;
 
@@ -222,7 +222,7 @@ static int setup(void **state)
 {
     (void)state;
     struct error err = ERROR_INIT;
-    return seccomp_filter_build(&filter, &err);
+    return seccomp_table_build(&filter, &err);
 }
 
 static int teardown(void **state)

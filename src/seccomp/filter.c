@@ -4,10 +4,9 @@
  * Jumps of this machine go forward only, by at most 255 for conditional ones. The program is
  * therefore written from its end: whatever an instruction jumps to is there already, and where it
  * lies too far away, a jump without a condition, which reaches everything, is put in between. */
-#include "launcher/seccomp_filter.h"
+#include "seccomp/filter.h"
 
 #include <errno.h>
-#include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,15 +17,7 @@
 
 #include "base/macros.h"
 #include "base/mem.h"
-#include "launcher/seccomp_table.h"
-
-#if defined(__x86_64__)
-#define NATIVE_ARCH AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define NATIVE_ARCH AUDIT_ARCH_AARCH64
-#else
-#error "the table has no numbers of this architecture"
-#endif
+#include "seccomp/number.h"
 
 #define NUMBERS 1024 /* more than any of the table; those above answer as unknown ones do */
 #define NEAR    250  /* a conditional jump's reach, less what may come in between */
@@ -140,12 +131,12 @@ static size_t emit_tree(struct builder *to, const struct range *ranges, size_t c
     return emit_branch(to, BPF_JGE, ranges[half].first, right, left);
 }
 
-static void emit_program(struct builder *to, uint32_t audit_arch, const struct range *ranges,
-                         size_t count)
+static void emit_program(struct builder *to, uint32_t audit_arch, uint32_t otherwise,
+                         const struct range *ranges, size_t count)
 {
     emit_tree(to, ranges, count);
     size_t native = emit_load(to, offsetof(struct seccomp_data, nr));
-    size_t foreign = emit_answer(to, SECCOMP_TABLE_DEFAULT);
+    size_t foreign = emit_answer(to, otherwise);
     emit_branch(to, BPF_JEQ, audit_arch, native, foreign);
     emit_load(to, offsetof(struct seccomp_data, arch));
 }
@@ -153,7 +144,7 @@ static void emit_program(struct builder *to, uint32_t audit_arch, const struct r
 static int set_verdict(struct verdict verdicts[NUMBERS], const char *name, uint32_t audit_arch,
                        const struct seccomp_group *group, struct error *err)
 {
-    int number = seccomp_table_number(name, audit_arch);
+    int number = seccomp_number_find(name, audit_arch);
     if (number < 0)
         return 0; /* does not exist on this architecture */
     if (number >= NUMBERS || verdicts[number].listed)
@@ -164,17 +155,17 @@ static int set_verdict(struct verdict verdicts[NUMBERS], const char *name, uint3
     return 0;
 }
 
-static int read_table(struct verdict verdicts[NUMBERS], uint32_t audit_arch,
-                      const struct seccomp_group *table, size_t count, struct error *err)
+static int read_policy(struct verdict verdicts[NUMBERS], uint32_t audit_arch,
+                       const struct seccomp_policy *policy, struct error *err)
 {
     for (size_t i = 0; i < NUMBERS; i++)
-        verdicts[i] = (struct verdict){.answer = SECCOMP_TABLE_DEFAULT};
+        verdicts[i] = (struct verdict){.answer = policy->otherwise};
     int r = 0;
-    for (size_t i = 0; i < count && r == 0; i++) {
-        AUTO_FREE char *names = mem_dup(table[i].names);
+    for (size_t i = 0; i < policy->count && r == 0; i++) {
+        AUTO_FREE char *names = mem_dup(policy->groups[i].names);
         char *save = NULL, *name = strtok_r(names, " ", &save);
         for (; name && r == 0; name = strtok_r(NULL, " ", &save))
-            r = set_verdict(verdicts, name, audit_arch, &table[i], err);
+            r = set_verdict(verdicts, name, audit_arch, &policy->groups[i], err);
     }
     return r;
 }
@@ -185,14 +176,15 @@ static bool is_same(const struct verdict *a, const struct verdict *b)
 }
 
 /* The last one reaches to the end of all numbers, x32's among them. */
-static size_t make_ranges(const struct verdict verdicts[NUMBERS], struct range ranges[NUMBERS + 1])
+static size_t make_ranges(const struct verdict verdicts[NUMBERS], uint32_t otherwise,
+                          struct range ranges[NUMBERS + 1])
 {
     size_t count = 0;
     for (uint32_t i = 0; i < NUMBERS; i++) {
         if (count == 0 || !is_same(&verdicts[i], &ranges[count - 1].verdict))
             ranges[count++] = (struct range){.first = i, .verdict = verdicts[i]};
     }
-    struct verdict unknown = {.answer = SECCOMP_TABLE_DEFAULT};
+    struct verdict unknown = {.answer = otherwise};
     if (!is_same(&unknown, &ranges[count - 1].verdict))
         ranges[count++] = (struct range){.first = NUMBERS, .verdict = unknown};
     return count;
@@ -207,7 +199,7 @@ static void take_program(const struct builder *from, struct sock_fprog *ret)
 }
 
 int seccomp_filter_compile(struct seccomp_filter *filter, uint32_t audit_arch,
-                           const struct seccomp_group *table, size_t count, struct error *err)
+                           const struct seccomp_policy *policy, struct error *err)
 {
     *filter = (struct seccomp_filter){0};
     if (audit_arch != AUDIT_ARCH_X86_64 && audit_arch != AUDIT_ARCH_AARCH64)
@@ -216,25 +208,16 @@ int seccomp_filter_compile(struct seccomp_filter *filter, uint32_t audit_arch,
     AUTO_FREE struct verdict *verdicts = mem_alloc_array(NUMBERS, sizeof(*verdicts));
     AUTO_FREE struct range *ranges = mem_alloc_array(NUMBERS + 1, sizeof(*ranges));
     AUTO_FREE struct builder *builder = mem_alloc(sizeof(*builder));
-    int r = read_table(verdicts, audit_arch, table, count, err);
+    int r = read_policy(verdicts, audit_arch, policy, err);
     if (r < 0)
         return error_wrap(err, "cannot build the system call filter");
-    emit_program(builder, audit_arch, ranges, make_ranges(verdicts, ranges));
+    size_t count = make_ranges(verdicts, policy->otherwise, ranges);
+    emit_program(builder, audit_arch, policy->otherwise, ranges, count);
     if (builder->full)
         return error_set(err, ERR_LIMIT, "the system call filter is over %d instructions",
                          BPF_MAXINSNS);
     take_program(builder, &filter->program);
     return 0;
-}
-
-int seccomp_filter_build_for(struct seccomp_filter *filter, uint32_t audit_arch, struct error *err)
-{
-    return seccomp_filter_compile(filter, audit_arch, seccomp_table, seccomp_table_count, err);
-}
-
-int seccomp_filter_build(struct seccomp_filter *filter, struct error *err)
-{
-    return seccomp_filter_build_for(filter, NATIVE_ARCH, err);
 }
 
 void seccomp_filter_done(struct seccomp_filter *filter)
@@ -243,9 +226,19 @@ void seccomp_filter_done(struct seccomp_filter *filter)
     filter->program.len = 0;
 }
 
-int seccomp_filter_load(const struct seccomp_filter *filter)
+static int load(const struct seccomp_filter *filter, unsigned flags)
 {
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter->program) < 0)
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter->program) < 0)
         return -errno;
     return 0;
+}
+
+int seccomp_filter_load(const struct seccomp_filter *filter)
+{
+    return load(filter, 0);
+}
+
+int seccomp_filter_load_logged(const struct seccomp_filter *filter)
+{
+    return load(filter, SECCOMP_FILTER_FLAG_LOG);
 }
