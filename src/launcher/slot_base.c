@@ -20,6 +20,7 @@
 #include "launcher/mounts.h"
 #include "launcher/network.h"
 #include "launcher/slot_process.h"
+#include "launcher/weaken.h"
 
 #define OOM_SCORE_STEP 100 /* of 1000, which is all the memory there is */
 #define OOM_SCORE_MAX  1000
@@ -41,15 +42,19 @@ static int join_cgroups(struct slot_context *slot)
 
 static int make_cgroup_namespace(struct slot_context *slot)
 {
+    if (weaken_is_off(WEAKEN_CGROUPNS))
+        return 0;
     return cgroup_enter_namespace(&slot->plan.cgroups, slot->plan.cgroup);
 }
 
 static int make_namespaces(struct slot_context *slot)
 {
-    int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
-    if (slot->plan.network_fd < 0)
+    int flags = CLONE_NEWNS | CLONE_NEWUTS;
+    if (!weaken_is_off(WEAKEN_IPC))
+        flags |= CLONE_NEWIPC;
+    if (slot->plan.network_fd < 0 && !weaken_is_off(WEAKEN_NET))
         flags |= CLONE_NEWNET;
-    else if (setns(slot->plan.network_fd, CLONE_NEWNET) < 0)
+    if (slot->plan.network_fd >= 0 && setns(slot->plan.network_fd, CLONE_NEWNET) < 0)
         return -errno;
     if (unshare(flags) < 0 || setsid() < 0)
         return -errno;
@@ -155,6 +160,8 @@ static int make_user_namespace(struct slot_context *slot)
 static int set_up_network(struct slot_context *slot)
 {
     int r = 0;
+    if (weaken_is_off(WEAKEN_NET))
+        return 0;
     if (slot->plan.network_fd >= 0) {
         r = network_print(slot->proc_fd, &slot->network_print);
         if (r == 0 && slot->network_print == slot->plan.network_print)

@@ -143,6 +143,7 @@ void slot_process_run(const struct slot_plan *plan)
         .sandbox_fd = -1,
         .upper_fd = -1,
         .root_fd = -1,
+        .host_fd = -1,
         .image_fd = -1,
     };
     int r = slot_follow_launcher(&slot);
