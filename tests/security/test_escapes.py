@@ -4,7 +4,9 @@ Every attack (escape_table.py) is run three times: as its control in a sandbox o
 layer, or the few, that hold it (or on the host, against a process of the test's); in the same sandbox of the
 launcher that is installed; and in one that a real server made, through execd.
 """
+import contextlib
 import ctypes
+import json
 import os
 import secrets
 import shutil
@@ -21,8 +23,8 @@ sys.path.insert(0, str(HERE.parent / "support"))
 from escape_boxes import (IMAGE, LAUNCHER, PROGRAM, WEAK, Boxes, Victim, attack, neighbour,  # noqa: E402
                           probe_shell, verdicts_of)
 from escape_table import ATTACKS, HOST  # noqa: E402
-from execd import multipart  # noqa: E402
-from harness import Server  # noqa: E402
+from execd import BINARY as EXECD, UnixConnection, multipart  # noqa: E402
+from harness import Answer, Server, wait_until  # noqa: E402
 from images import Images  # noqa: E402
 
 CONTROLS_MIN = 50
@@ -188,6 +190,54 @@ class Escapes(unittest.TestCase):
         ours = [line for line in Path("/proc/self/mountinfo").read_text().splitlines()
                 if "osb-" in line and line not in self.mounts and self.dir.name in line]
         self.assertEqual(ours, [])
+
+
+class ThroughExecd(unittest.TestCase):
+    """Execd as the accomplice: it follows a link that was laid for it and hands out what only it can open."""
+    LINKS = {"its_own_program": "/proc/self/exe", "program_of_process_1": "/proc/1/exe",
+             "a_program_of_the_host": "/proc/self/fd/5"}
+
+    def downloads(self, request):
+        """By name: whether a client who asks for a file in /tmp gets a program of the host."""
+        got = {}
+        for name, target in self.LINKS.items():
+            made = request("POST", "/command", {"command": f"ln -s {target} /tmp/{name} && readlink /tmp/{name}"})
+            self.assertIn(target.encode(), made.body)
+            answer = request("GET", f"/files/download?path=/tmp/{name}", None)
+            got[name] = answer.status == 200 and answer.body.startswith(b"\x7fELF")
+        return got
+
+    def test_files_that_only_it_could_read(self):
+        with tempfile.TemporaryDirectory(prefix="osb-escapes-") as folder, Images() as images:
+            tree = images.busybox(IMAGE)
+            (tree / "tmp").mkdir()
+            boxes = Boxes(f"{folder}/boxes", tree, "execd-mode", EXECD)
+            try:
+                _, path = boxes.create()
+
+                def request(method, where, body):
+                    connection = UnixConnection(path)
+                    connection.request(method, where, json.dumps(body) if body else None)
+                    with contextlib.closing(connection):
+                        return Answer(connection.getresponse())
+                control = self.downloads(request)
+            finally:
+                boxes.close()
+        self.assertEqual(control, dict.fromkeys(self.LINKS, True), "does not work even where they can be read")
+        with Server() as server:
+            self.assertEqual(self.downloads(server.create().request), dict.fromkeys(self.LINKS, False))
+
+    def test_terminal_sequences_in_logs(self):
+        """A name of the client's choice reaches the log, but does not command whoever reads it."""
+        name = "/osb-" + secrets.token_hex(4)
+        with Server() as server:
+            server.request("POST", "/v1/sandboxes", {
+                "image": {"uri": "host"}, "resourceLimits": {}, "entrypoint": [f"{name}\x1b]0;taken\x07\u202e\x9b2J"]})
+            wait_until(lambda: name.encode() in server.log_path.read_bytes(), what="the name in the log")
+            log = server.log_path.read_bytes()
+        line = next(line for line in log.splitlines() if name.encode() in line)
+        self.assertIn(b"taken", line)
+        self.assertRegex(log.decode(), "^[^\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]*$")
 
 
 class Installed(unittest.TestCase):
