@@ -194,7 +194,7 @@ static int mount_root(struct slot_context *slot)
 static int pivot(struct slot_context *slot)
 {
     if (weaken_is_off(WEAKEN_FDS) || weaken_is_off(WEAKEN_CWD))
-        slot->host_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        slot->host_fd = open(slot->plan.state->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (weaken_is_off(WEAKEN_PIVOT))
         return fchdir(slot->root_fd) < 0 || chroot(".") < 0 ? -errno : 0;
     if (fchdir(slot->root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||

@@ -22,6 +22,7 @@
 #include "launcher/weaken.h"
 
 #define TTY_GID   5        /* of the images' tty group */
+#define PTS_MAX   "128"    /* terminals, of some 3000 for all sandboxes together (kernel.pty.max) */
 #define SYS_DIR   "pts"    /* of /dev, below the terminals: becomes /sys */
 #define EMPTY_DIR "mqueue" /* of /dev, below the message queues */
 
@@ -234,7 +235,7 @@ static int mount_dev_parts(struct slot_context *slot)
     char tty[16];
     snprintf(tty, sizeof(tty), "%u", slot->base_id + TTY_GID);
     const struct mounts_option pts[] = {
-        {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", tty}, {NULL, NULL}};
+        {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", tty}, {"max", PTS_MAX}, {NULL, NULL}};
     int r =
         mount_below(slot->dev_fd, SYS_DIR, "devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     if (r == 0)

@@ -24,8 +24,8 @@ enum weaken_layer {
     WEAKEN_IPC,          /* the launcher's System V and POSIX ipc */
     WEAKEN_CGROUPNS,     /* the launcher's view of control groups */
     WEAKEN_NODEV,        /* device nodes in the image work */
-    WEAKEN_FDS,          /* execd inherits a descriptor of the host's root */
-    WEAKEN_CWD,          /* execd starts in the host's root */
+    WEAKEN_FDS,          /* execd inherits a descriptor of the state directory */
+    WEAKEN_CWD,          /* execd starts in the state directory */
     WEAKEN_EXECD_MODE,   /* everybody can read execd's file, and so trace execd */
     WEAKEN_PIVOT,        /* chroot in the place of pivot_root */
     WEAKEN_KEYRING,      /* the launcher's session keyring */

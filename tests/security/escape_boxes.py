@@ -38,14 +38,16 @@ class Victim:
 class Boxes:
     """A launcher of its own. `off`: layers it leaves out; None: the launcher that is installed."""
 
-    def __init__(self, folder, image, off=None, execd=None, secret="none"):
-        self.folder, self.image = Path(folder), image
+    def __init__(self, folder, off=None, image=None, execd=None, secret="none"):
+        self.folder = Path(folder)
+        self.image = IMAGE if image else "host"
         self.state, self.socket = str(self.folder / "state"), str(self.folder / "socket")
         self.folder.mkdir()
         command = [LAUNCHER] if off is None else [WEAK, "--weaken", off]
+        images = ["--image", f"{IMAGE}={image}"] if image else []
         self.process = subprocess.Popen(
             [PROGRAM, "with-key", secret, *command, "--listen", self.socket, "--state", self.state, "--slots", "0",
-             "--execd", execd or probe(), "--spare-seconds", "0", "--image", f"{IMAGE}={image}"],
+             "--execd", execd or probe(), "--spare-seconds", "0", *images],
             stderr=subprocess.PIPE, text=True)
         self.log = ""
         for line in self.process.stderr:
@@ -59,7 +61,7 @@ class Boxes:
         self.client.greet()
 
     def create(self):
-        return self.client.create(image=IMAGE)
+        return self.client.create(image=self.image)
 
     def upper(self, sandbox):
         return Path(upper_of(self.state, sandbox))

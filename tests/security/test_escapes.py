@@ -116,7 +116,7 @@ class Escapes(unittest.TestCase):
     @classmethod
     def run_boxes(cls, off, attacks):
         """In sandboxes of a launcher without these layers."""
-        boxes = Boxes(cls.dir / "boxes", cls.image, off, secret=cls.facts["secret"])
+        boxes = Boxes(cls.dir / "boxes", off, cls.image, secret=cls.facts["secret"])
         try:
             sandbox, path = boxes.create()
             shell, theirs = probe_shell(path), {}
@@ -208,10 +208,8 @@ class ThroughExecd(unittest.TestCase):
         return got
 
     def test_files_that_only_it_could_read(self):
-        with tempfile.TemporaryDirectory(prefix="osb-escapes-") as folder, Images() as images:
-            tree = images.busybox(IMAGE)
-            (tree / "tmp").mkdir()
-            boxes = Boxes(f"{folder}/boxes", tree, "execd-mode", EXECD)
+        with tempfile.TemporaryDirectory(prefix="osb-escapes-") as folder:
+            boxes = Boxes(f"{folder}/boxes", "execd-mode", execd=EXECD)
             try:
                 _, path = boxes.create()
 

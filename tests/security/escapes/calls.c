@@ -34,6 +34,7 @@
 #endif
 #define PAGE      4096
 #define LISTMOUNT 458
+#define TERMINALS 200
 
 static int unshare_user(char **arguments)
 {
@@ -242,6 +243,25 @@ static int vlan_module(char **arguments)
     return r == 0 || errno != EPERM ? 0 : -errno;
 }
 
+/* Requests that the machine has room for, all sandboxes and the host together. */
+static int async_io(char **arguments)
+{
+    unsigned long context = 0;
+    (void)arguments;
+    return escapes_result(syscall(SYS_io_setup, 8, &context));
+}
+
+/* More than a sandbox's share of the machine's terminals; few of what the machine has. */
+static int terminals(char **arguments)
+{
+    (void)arguments;
+    for (int i = 0; i < TERMINALS; i++) {
+        if (open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
 static int socket_of(int family, int type, int protocol)
 {
     return escapes_result(socket(family, type | SOCK_CLOEXEC, protocol));
@@ -292,6 +312,8 @@ static int list_mounts(char **arguments)
 const struct escape escapes_of_calls[] = {
     {"multipath_socket", 0, multipath_socket},
     {"list_mounts", 0, list_mounts},
+    {"async_io", 0, async_io},
+    {"terminals", 0, terminals},
     {"unshare_user", 0, unshare_user},
     {"unshare_user_and_mount", 0, unshare_user_and_mount},
     {"clone_user", 0, clone_user},

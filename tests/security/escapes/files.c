@@ -20,7 +20,7 @@
 #define FDS_MAX   64
 #define CLIMB_MAX 64
 
-/* PATH SECRET */
+/* PATH SECRET: from the directory that was left open. */
 static int leaked_fd(char **arguments)
 {
     int r = -EBADF;

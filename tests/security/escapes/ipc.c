@@ -13,6 +13,8 @@
 
 #include "escapes.h"
 
+#define HUGE_PAGE (2u << 20)
+
 /* KEY SECRET */
 static int shared_memory(char **arguments)
 {
@@ -23,6 +25,14 @@ static int shared_memory(char **arguments)
     if ((intptr_t)at == -1)
         return -errno;
     return strcmp(at, arguments[1]) == 0 ? 0 : TO_NO_AVAIL;
+}
+
+/* From the machine's pool of huge pages, which no memory limit counts; empty or not, it is asked.
+ */
+static int shared_huge_pages(char **arguments)
+{
+    (void)arguments;
+    return escapes_past(shmget(IPC_PRIVATE, HUGE_PAGE, IPC_CREAT | SHM_HUGETLB | 0600), ENOMEM);
 }
 
 /* NAME SECRET: put back what is taken. */
@@ -61,6 +71,7 @@ static int session_key(char **arguments)
 }
 
 const struct escape escapes_of_ipc[] = {
+    {"shared_huge_pages", 0, shared_huge_pages},
     {"shared_memory", 2, shared_memory},
     {"message_queue", 2, message_queue},
     {"system_v_queue", 1, system_v_queue},
