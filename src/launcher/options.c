@@ -9,6 +9,7 @@
 #include "base/id.h"
 #include "base/macros.h"
 #include "base/str.h"
+#include "launcher/weaken.h"
 
 #define MEMORY_PER_SLOT (384ull << 20)
 #define SOCKET_PATH_MAX 107 /* of a unix socket, without NUL */
@@ -133,6 +134,10 @@ static int set_option(struct options *options, const char *name, const char *val
         if (log_level_parse(value, &options->log_level) < 0)
             r = error_set(err, ERR_INVALID, "--log-level '%s' is not debug, info, warn or error",
                           value);
+#ifdef OSB_WEAKEN
+    } else if (str_equal(name, "--weaken")) {
+        r = weaken_parse(value, err);
+#endif
     } else {
         r = options_set_network(options, name, value, err);
         if (r == 1)

@@ -20,6 +20,7 @@
 #include "launcher/mounts.h"
 #include "launcher/network.h"
 #include "launcher/slot_process.h"
+#include "launcher/weaken.h"
 
 #define OOM_SCORE_STEP 100 /* of 1000, which is all the memory there is */
 #define OOM_SCORE_MAX  1000
@@ -41,20 +42,24 @@ static int join_cgroups(struct slot_context *slot)
 
 static int make_cgroup_namespace(struct slot_context *slot)
 {
+    if (weaken_is_off(WEAKEN_CGROUPNS))
+        return 0;
     return cgroup_enter_namespace(&slot->plan.cgroups, slot->plan.cgroup);
 }
 
 static int make_namespaces(struct slot_context *slot)
 {
-    int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
+    int flags = CLONE_NEWNS | CLONE_NEWUTS;
+    if (!weaken_is_off(WEAKEN_IPC))
+        flags |= CLONE_NEWIPC;
     if (slot->plan.link != NULL) {
         slot->host_network_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
         if (slot->host_network_fd < 0)
             return -errno;
     }
-    if (slot->plan.network_fd < 0)
+    if (slot->plan.network_fd < 0 && !weaken_is_off(WEAKEN_NET))
         flags |= CLONE_NEWNET;
-    else if (setns(slot->plan.network_fd, CLONE_NEWNET) < 0)
+    if (slot->plan.network_fd >= 0 && setns(slot->plan.network_fd, CLONE_NEWNET) < 0)
         return -errno;
     if (unshare(flags) < 0 || setsid() < 0)
         return -errno;
@@ -199,7 +204,7 @@ static bool is_like_new(struct slot_context *slot)
 
 static int set_up_network(struct slot_context *slot)
 {
-    if (is_like_new(slot))
+    if (weaken_is_off(WEAKEN_NET) || is_like_new(slot))
         return 0;
     if (slot->plan.network_fd >= 0 && unshare(CLONE_NEWNET) < 0)
         return -errno;

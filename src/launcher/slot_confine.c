@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "launcher/image_host.h"
 #include "launcher/slot_process.h"
+#include "launcher/weaken.h"
 
 /* Behind what was there from the beginning. execd is told about the last. */
 enum { USERNS_FD = SLOT_MORE_FD, WORK_FD };
@@ -90,12 +91,14 @@ static int set_rlimits(struct slot_context *slot)
 
 static int close_files(struct slot_context *slot)
 {
-    int keep[WORK_FD - SLOT_LISTEN_FD + CGROUP_WORK_FDS_MAX] = {slot->socket_fd, slot->control_fd,
-                                                                slot->idle_fd,   slot->name_fd,
-                                                                slot->execd_fd,  slot->userns_fd};
+    int keep[WORK_FD - SLOT_LISTEN_FD + CGROUP_WORK_FDS_MAX + 1] = {
+        slot->socket_fd, slot->control_fd, slot->idle_fd,
+        slot->name_fd,   slot->execd_fd,   slot->userns_fd};
     unsigned count = WORK_FD - SLOT_LISTEN_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
         keep[count++] = slot->work_fds[i];
+    if (weaken_is_off(WEAKEN_FDS))
+        keep[count++] = slot->host_fd;
     int r = process_keep(keep, count);
     if (r < 0)
         return r;
@@ -104,12 +107,15 @@ static int close_files(struct slot_context *slot)
     slot->userns_fd = USERNS_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
         slot->work_fds[i] = WORK_FD + (int)i;
+    slot->host_fd = WORK_FD + (int)slot->work_count;
     return 0;
 }
 
 /* From here on every capability is one inside the sandbox's user namespace only. */
 static int enter_user_namespace(struct slot_context *slot)
 {
+    if (weaken_is_off(WEAKEN_USERNS))
+        return 0;
     return setns(slot->userns_fd, CLONE_NEWUSER) < 0 ? -errno : 0;
 }
 
@@ -125,6 +131,8 @@ static int become_root(struct slot_context *slot)
 static int make_keyring(struct slot_context *slot)
 {
     (void)slot;
+    if (weaken_is_off(WEAKEN_KEYRING))
+        return 0;
     if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS)
         return -errno;
     return 0;
@@ -134,6 +142,8 @@ static int drop_capabilities(struct slot_context *slot)
 {
     (void)slot;
     uint64_t kept = 0;
+    if (weaken_is_off(WEAKEN_CAPABILITIES))
+        return 0;
     for (size_t i = 0; i < ARRAY_LEN(kept_capabilities); i++)
         kept |= 1ull << kept_capabilities[i];
     for (unsigned long capability = 0; capability < 64; capability++) {
@@ -157,6 +167,8 @@ static int drop_capabilities(struct slot_context *slot)
 static int set_no_new_privileges(struct slot_context *slot)
 {
     (void)slot;
+    if (weaken_is_off(WEAKEN_NO_NEW_PRIVS))
+        return 0;
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
@@ -169,11 +181,15 @@ static int pass_on_files(struct slot_context *slot)
         if (fcntl(slot->work_fds[i], F_SETFD, 0) < 0)
             return -errno;
     }
+    if (weaken_is_off(WEAKEN_FDS) && fcntl(slot->host_fd, F_SETFD, 0) < 0)
+        return -errno;
     return 0;
 }
 
 static int load_filter(struct slot_context *slot)
 {
+    if (weaken_is_off(WEAKEN_SECCOMP))
+        return 0;
     return seccomp_filter_load(slot->plan.filter);
 }
 

@@ -15,9 +15,16 @@
 #include "launcher/mounts.h"
 #include "launcher/record.h"
 #include "launcher/slot_process.h"
+#include "launcher/weaken.h"
 
 #define SOCKET_BACKLOG 128
 #define LOWER_MOUNT    (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID)
+
+/* Of what is writable. */
+static uint64_t upper_attributes(void)
+{
+    return weaken_is_off(WEAKEN_NODEV) ? 0 : MOUNT_ATTR_NODEV;
+}
 
 /* The directory the sandbox will have, among the loose ones until the launcher moves it. By path: a
  * descriptor of the launcher leads to mounts of its namespace, and nothing can be mounted on those
@@ -113,7 +120,7 @@ static int mount_overlay(struct slot_context *slot, const char *lowers)
         {"workdir", work_path}, {"userxattr", NULL},  {"volatile", NULL},
         {NULL, NULL},
     };
-    return mounts_new("overlay", options, MOUNT_ATTR_NODEV);
+    return mounts_new("overlay", options, upper_attributes());
 }
 
 /* A directory image as the one lower layer; its tree was taken before there were namespaces. */
@@ -136,6 +143,10 @@ static int attach_image(struct slot_context *slot)
 static int mount_image(struct slot_context *slot)
 {
     char lowers[64];
+    if (weaken_is_off(WEAKEN_OVERLAY)) {
+        slot->root_fd = TAKE_FD(slot->image_fd);
+        return mounts_attach(slot->root_fd, slot->mount_fd, STATE_MOUNT_ROOT);
+    }
     AUTO_CLOSE int lower = attach_image(slot);
     if (lower < 0)
         return lower;
@@ -168,8 +179,8 @@ static int mount_host(struct slot_context *slot)
     int r = mount_host_overlay(slot);
     if (r < 0)
         return r;
-    slot->root_fd =
-        mounts_clone(slot->mount_fd, STATE_MOUNT_OVERLAY "/" IMAGE_HOST_ROOT, MOUNT_ATTR_NODEV, -1);
+    slot->root_fd = mounts_clone(slot->mount_fd, STATE_MOUNT_OVERLAY "/" IMAGE_HOST_ROOT,
+                                 upper_attributes(), -1);
     if (slot->root_fd < 0)
         return slot->root_fd;
     r = mounts_attach(slot->root_fd, slot->mount_fd, STATE_MOUNT_ROOT);
@@ -190,8 +201,14 @@ static int mount_root(struct slot_context *slot)
  * everything of the host on it: afterwards no path and no mount leads back. */
 static int pivot(struct slot_context *slot)
 {
+    if (weaken_is_off(WEAKEN_FDS) || weaken_is_off(WEAKEN_CWD))
+        slot->host_fd = open(slot->plan.state->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (weaken_is_off(WEAKEN_PIVOT))
+        return fchdir(slot->root_fd) < 0 || chroot(".") < 0 ? -errno : 0;
     if (fchdir(slot->root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
         umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return -errno;
+    if (weaken_is_off(WEAKEN_CWD) && fchdir(slot->host_fd) < 0)
         return -errno;
     return 0;
 }

@@ -19,8 +19,10 @@
 #include "launcher/image_host.h"
 #include "launcher/mounts.h"
 #include "launcher/slot_process.h"
+#include "launcher/weaken.h"
 
 #define TTY_GID   5        /* of the images' tty group */
+#define PTS_MAX   "128"    /* terminals, of some 3000 for all sandboxes together (kernel.pty.max) */
 #define SYS_DIR   "pts"    /* of /dev, below the terminals: becomes /sys */
 #define EMPTY_DIR "mqueue" /* of /dev, below the message queues */
 
@@ -28,6 +30,12 @@
 
 static int attach_proc(struct slot_context *slot)
 {
+    if (weaken_is_off(WEAKEN_PROC)) {
+        fd_close(slot->proc_fd);
+        slot->proc_fd = mounts_clone(AT_FDCWD, "/proc", SLOT_SAFE_MOUNT, -1);
+        if (slot->proc_fd < 0)
+            return slot->proc_fd;
+    }
     return mounts_attach(slot->proc_fd, slot->root_fd, "proc");
 }
 
@@ -98,7 +106,8 @@ static int mount_below(int dir_fd, const char *path, const char *type,
 /* A directory of the host's /sys, read-only at the same place in the sandbox's. */
 static int show(struct slot_context *slot, const char *path, const char *place)
 {
-    AUTO_CLOSE int fd = mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
+    uint64_t locked = weaken_is_off(WEAKEN_READONLY) ? 0 : MOUNT_ATTR_RDONLY;
+    AUTO_CLOSE int fd = mounts_clone(AT_FDCWD, path, SLOT_SAFE_MOUNT | locked, -1);
     return fd < 0 ? fd : mounts_attach(fd, slot->root_fd, place);
 }
 
@@ -176,6 +185,8 @@ static int cover(struct slot_context *slot, const char *source, uint64_t attribu
                  const char *const *targets, size_t count)
 {
     AUTO_CLOSE int fd = -1;
+    if (weaken_is_off(WEAKEN_MASKS))
+        return 0;
     for (size_t i = 0; i < count; i++) {
         if (fd < 0)
             fd = mounts_clone(slot->dev_fd, source, attributes, -1);
@@ -190,6 +201,8 @@ static int cover(struct slot_context *slot, const char *source, uint64_t attribu
 
 static int make_read_only(struct slot_context *slot, const char *name)
 {
+    if (weaken_is_off(WEAKEN_READONLY))
+        return 0;
     AUTO_CLOSE int fd = mounts_clone(slot->proc_fd, name, SLOT_SAFE_MOUNT | MOUNT_ATTR_RDONLY, -1);
     if (fd == -ENOENT)
         return 0; /* this kernel does not have it */
@@ -222,7 +235,7 @@ static int mount_dev_parts(struct slot_context *slot)
     char tty[16];
     snprintf(tty, sizeof(tty), "%u", slot->base_id + TTY_GID);
     const struct mounts_option pts[] = {
-        {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", tty}, {NULL, NULL}};
+        {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", tty}, {"max", PTS_MAX}, {NULL, NULL}};
     int r =
         mount_below(slot->dev_fd, SYS_DIR, "devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     if (r == 0)

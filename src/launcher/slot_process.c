@@ -148,6 +148,7 @@ void slot_process_run(const struct slot_plan *plan)
         .sandbox_fd = -1,
         .upper_fd = -1,
         .root_fd = -1,
+        .host_fd = -1,
         .image_fd = -1,
         .host_network_fd = -1,
         .usr_fd = -1,

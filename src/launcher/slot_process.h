@@ -113,6 +113,7 @@ struct slot_context {
     int sandbox_fd; /* the sandbox's directory */
     int upper_fd;   /* where its upper and work directories are: there, or on a disk of its own */
     int root_fd;
+    int host_fd;                       /* the state directory, of a weakened launcher only */
     int work_fds[CGROUP_WORK_FDS_MAX]; /* with which execd's children join their group */
     unsigned work_count;
     int image_fd;        /* a directory image's tree, in the air */

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "launcher/idle.h"
+#include "launcher/weaken.h"
 
 #define EXECD_MAX       (256ll << 20)
 #define LOCK_WAIT_S     1
@@ -163,7 +164,7 @@ static int copy_execd(struct state *state, const char *source_path, struct error
         if (n <= 0)
             return error_set_errno(err, n < 0 ? errno : EIO, "cannot copy execd");
     }
-    if (fchown(copy, 0, 0) < 0 || fchmod(copy, 0711) < 0)
+    if (fchown(copy, 0, 0) < 0 || fchmod(copy, weaken_is_off(WEAKEN_EXECD_MODE) ? 0755 : 0711) < 0)
         return error_set_errno(err, errno, "cannot own the copy of execd");
     if (renameat(state->launcher_fd, "execd.new", state->launcher_fd, "execd") < 0)
         return error_set_errno(err, errno, "cannot replace execd");
@@ -184,7 +185,7 @@ static int write_idle(struct state *state, struct error *err)
     AUTO_CLOSE int fd =
         openat(state->launcher_fd, "tail", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
     int r = fd < 0 ? -errno : file_write_all(fd, program, length);
-    if (r == 0 && fchmod(fd, 0111) < 0)
+    if (r == 0 && fchmod(fd, weaken_is_off(WEAKEN_EXECD_MODE) ? 0755 : 0111) < 0)
         r = -errno;
     if (r == 0)
         state->idle_fd = openat(state->launcher_fd, "tail", O_PATH | O_NOFOLLOW | O_CLOEXEC);
