@@ -46,6 +46,7 @@ def main():
                         str(arguments.idle_count), "100"], check=True)
     finally:
         execd.stop()
+    subprocess.run([sys.executable, ROOT / "bench/network.py", "--build", arguments.build], check=True)
     if arguments.memory:
         subprocess.run([sys.executable, ROOT / "bench/memory.py", "--build", arguments.build, "--count",
                         str(arguments.memory)], check=True)

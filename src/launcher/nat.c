@@ -66,8 +66,10 @@ int nat_forwarding(bool *ret_on)
 {
     char digit = '0';
     AUTO_CLOSE int fd = open(FORWARDING, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read(fd, &digit, 1) != 1)
+    if (fd < 0)
         return -errno;
+    if (read(fd, &digit, 1) != 1)
+        return -EIO;
     *ret_on = digit != '0';
     return *ret_on || access(FORWARDING, W_OK) == 0 ? 0 : -errno;
 }
@@ -97,7 +99,7 @@ static void set_resolv(struct nat *nat, const struct options *options,
 static int turn_on(struct nat *nat, const struct options *options, struct error *err)
 {
     struct nat_routes routes = {.pool = {nat->pool, nat->pool_bits}, .ours = nat->prefix};
-    bool forwarding;
+    bool forwarding = false;
     int r = nat_routes_read(&routes);
     if (r < 0)
         return error_set_errno(err, -r, "cannot read the machine's routes");

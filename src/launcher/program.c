@@ -122,8 +122,8 @@ int program_run(const char *path, const char *const *argv, const char *input, in
     if (pid == 0)
         execute(path, argv, file, out_writer, err_writer);
     AUTO_CLOSE int pidfd = pidfd_number;
-    out_writer = fd_close(out_writer);
-    err_writer = fd_close(err_writer);
+    fd_close(TAKE_FD(out_writer));
+    fd_close(TAKE_FD(err_writer));
     int r = collect(&out_reader, &err_reader, out, err, deadline_ms);
     if (r == 0)
         r = status_of(pidfd, deadline_ms);

@@ -115,6 +115,12 @@ class Docs(unittest.TestCase):
         self.assertRegex(output, r"(?m)^can run: True$")
         self.assertRegex(output, r"(?m)^memory-limits: (yes|no)$")
 
+    def test_network(self):
+        (text,) = [t for lang, t in blocks(ROOT / "docs/network.md") if lang == "sh"]
+        output = self.shell(text, env={**os.environ, "PATH": f"{BUILD}/bin:{os.environ['PATH']}"})
+        self.assertRegex(output, r"(?m)^(yes|partly|no) nat: sandboxes ")
+        self.assertRegex(output, r"(?m)^(yes|no) firewall: ")
+
     def test_isolation_finding_what_was_refused(self):
         (text,) = [t for lang, t in blocks(ROOT / "docs/isolation.md") if lang == "sh"]
         box = self.server.create()
@@ -124,7 +130,7 @@ class Docs(unittest.TestCase):
     def test_every_block_is_known(self):
         known = {"execd.md": {"sh": 1}, "README.md": {"sh": 3, "python": 1, "": 1}, "configuration.md": {"toml": 1},
                  "testing.md": {"sh": 1}, "architecture.md": {}, "api.md": {}, "costs.md": {},
-                 "check.md": {"sh": 1, "": 1}, "isolation.md": {"sh": 1}, "limits.md": {},
+                 "check.md": {"sh": 1, "": 1}, "isolation.md": {"sh": 1}, "limits.md": {}, "network.md": {"sh": 1},
                  "images.md": {"sh": 2, "console": 1, "toml": 1}}
         for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
             counts = {}

@@ -150,12 +150,70 @@ static void test_missing(void **state)
     assert_true(options.version);
 }
 
+static void test_network(void **state)
+{
+    (void)state;
+    struct options options;
+    struct error err = ERROR_INIT;
+    assert_int_equal(parse(&options, &err, NEEDED, NULL), 0);
+    assert_int_equal(options.network, OPTIONS_NETWORK_AUTO);
+    assert_int_equal(options.pool.first, 0x64400000);
+    assert_int_equal(options.pool.bits, 16);
+    assert_int_equal(options.dns_count, 0);
+    assert_int_equal(parse(&options, &err, NEEDED, "--network", "nat", "--network-pool",
+                           "10.8.0.0/28", "--dns", "1.1.1.1", "--dns", "9.9.9.9", NULL),
+                     0);
+    assert_int_equal(options.network, OPTIONS_NETWORK_NAT);
+    assert_int_equal(options.pool.first, 0x0a080000);
+    assert_int_equal(options.pool.bits, 28);
+    assert_int_equal(options.dns_count, 2);
+    assert_int_equal(options.dns[1], 0x09090909);
+    assert_int_equal(parse(&options, &err, NEEDED, "--network", "none", NULL), 0);
+    assert_int_equal(options.network, OPTIONS_NETWORK_NONE);
+}
+
+static void test_bad_network(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"--network", "bridge"},
+        {"--network", ""},
+        {"--network-pool", "10.0.0.0"},
+        {"--network-pool", "10.0.0.0/7"},
+        {"--network-pool", "10.0.0.0/29"},
+        {"--network-pool", "10.0.0.1/24"},
+        {"--network-pool", "::/16"},
+        {"--network-pool", "127.0.0.0/16"},
+        {"--network-pool", "169.254.0.0/24"},
+        {"--network-pool", "224.0.0.0/8"},
+        {"--dns", "localhost"},
+        {"--dns", "127.0.0.53"},
+        {"--dns", "169.254.169.254"},
+        {"--dns", "::1"},
+        {"--dns", "1.1.1.1/32"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct options options;
+        struct error err = ERROR_INIT;
+        assert_true(parse(&options, &err, NEEDED, cases[i][0], cases[i][1], NULL) < 0);
+        assert_int_equal(err.code, ERR_INVALID);
+        assert_non_null(strstr(err.message, cases[i][0]));
+        assert_non_null(strstr(err.message, cases[i][1]));
+    }
+    struct options options;
+    struct error err = ERROR_INIT;
+    assert_true(parse(&options, &err, NEEDED, "--dns", "1.1.1.1", "--dns", "1.1.1.2", "--dns",
+                      "1.1.1.3", "--dns", "1.1.1.4", NULL) < 0);
+    assert_non_null(strstr(err.message, "at most 3"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),   cmocka_unit_test(test_slots_by_memory),
         cmocka_unit_test(test_everything), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_images),     cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_network),    cmocka_unit_test(test_bad_network),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
