@@ -33,7 +33,7 @@ LANES = {
     # A machine of its own, of which the host sees a process of qemu's and nothing else.
     "guest": r"guest$",
     # They know what is theirs by the launcher's instance, and mount nothing on the host: two of them at a time.
-    "launchers": r"(asan\.)?integration\.launcher",
+    "launchers": r"(asan\.)?integration\.(launcher|network)",
     # They measure, or fill the machine on purpose.
     "alone": r"bench\.|clean\.|soak\.|integration\.hogs",
     # They compare all of the machine: one of them at a time.

@@ -10,6 +10,7 @@
 
 #define ERRNO_MAX   4095 /* of the kernel */
 #define ANSWERS_MAX 8    /* packets looked at for one answer; there should be one */
+#define SEQUENCE    1    /* of every request: there is never more than one under way */
 
 _Static_assert(NLMSG_HDRLEN == sizeof(struct nlmsghdr), "a message begins right behind its header");
 
@@ -22,12 +23,12 @@ int netlink_open(void)
 /* Room for so many more bytes, aligned and zeroed; NULL: there is none. */
 static void *extend(struct netlink_request *request, size_t length)
 {
-    size_t at = NLMSG_ALIGN(request->header.nlmsg_len);
+    size_t at = NLMSG_ALIGN(request->length);
     if (length > sizeof(request->bytes) || at + NLMSG_ALIGN(length) > sizeof(request->bytes))
         request->too_long = true;
     if (request->too_long)
         return NULL;
-    request->header.nlmsg_len = (uint32_t)(at + length);
+    request->length = at + length;
     return request->bytes + at;
 }
 
@@ -41,25 +42,29 @@ void netlink_nest_raw(struct netlink_request *request, const void *data, size_t 
 void netlink_begin(struct netlink_request *request, uint16_t type, uint16_t flags, const void *body,
                    size_t length)
 {
-    memset(request, 0, sizeof(*request));
-    request->header = (struct nlmsghdr){
-        .nlmsg_len = NLMSG_HDRLEN,
+    const struct nlmsghdr header = {
         .nlmsg_type = type,
         .nlmsg_flags = (uint16_t)(flags | NLM_F_REQUEST | NLM_F_ACK),
-        .nlmsg_seq = 1,
+        .nlmsg_seq = SEQUENCE,
     };
+    memset(request, 0, sizeof(*request));
+    netlink_nest_raw(request, &header, sizeof(header));
     netlink_nest_raw(request, body, length);
 }
 
 void netlink_put(struct netlink_request *request, uint16_t type, const void *data, size_t length)
 {
-    struct nlattr *attribute =
-        extend(request, length > UINT16_MAX ? SIZE_MAX : NLA_HDRLEN + length);
-    if (attribute == NULL)
+    if (length > NETLINK_REQUEST_MAX) {
+        request->too_long = true;
         return;
-    *attribute = (struct nlattr){.nla_len = (uint16_t)(NLA_HDRLEN + length), .nla_type = type};
+    }
+    const struct nlattr head = {.nla_len = (uint16_t)(NLA_HDRLEN + length), .nla_type = type};
+    unsigned char *place = extend(request, NLA_HDRLEN + length);
+    if (place == NULL)
+        return;
+    memcpy(place, &head, sizeof(head));
     if (length > 0)
-        memcpy((unsigned char *)attribute + NLA_HDRLEN, data, length);
+        memcpy(place + NLA_HDRLEN, data, length);
 }
 
 void netlink_put_u32(struct netlink_request *request, uint16_t type, uint32_t value)
@@ -74,17 +79,16 @@ void netlink_put_text(struct netlink_request *request, uint16_t type, const char
 
 size_t netlink_nest(struct netlink_request *request, uint16_t type)
 {
-    size_t at = NLMSG_ALIGN(request->header.nlmsg_len);
+    size_t at = NLMSG_ALIGN(request->length);
     netlink_put(request, type, NULL, 0);
     return at;
 }
 
 void netlink_nest_end(struct netlink_request *request, size_t nest)
 {
-    if (request->too_long)
-        return;
-    struct nlattr *attribute = (void *)(request->bytes + nest);
-    attribute->nla_len = (uint16_t)(request->header.nlmsg_len - nest);
+    const uint16_t length = (uint16_t)(request->length - nest);
+    if (!request->too_long)
+        memcpy(request->bytes + nest + offsetof(struct nlattr, nla_len), &length, sizeof(length));
 }
 
 int netlink_parse_answer(const void *packet, size_t length, uint32_t sequence, int *ret_error)
@@ -131,16 +135,18 @@ int netlink_ask(int fd, struct netlink_request *request)
     const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
     if (request->too_long)
         return -EMSGSIZE;
+    const uint32_t length = (uint32_t)request->length;
+    memcpy(request->bytes + offsetof(struct nlmsghdr, nlmsg_len), &length, sizeof(length));
     ssize_t n;
     do {
-        n = sendto(fd, request->bytes, request->header.nlmsg_len, MSG_NOSIGNAL,
-                   (const struct sockaddr *)&kernel, sizeof(kernel));
+        n = sendto(fd, request->bytes, length, MSG_NOSIGNAL, (const struct sockaddr *)&kernel,
+                   sizeof(kernel));
     } while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)request->header.nlmsg_len)
+    if (n != (ssize_t)length)
         return n < 0 ? -errno : -EIO;
     int error = -EPROTO;
     int r = -EAGAIN;
     for (unsigned i = 0; r == -EAGAIN && i < ANSWERS_MAX; i++)
-        r = receive_answer(fd, request->header.nlmsg_seq, &error);
+        r = receive_answer(fd, SEQUENCE, &error);
     return r < 0 ? (r == -EAGAIN ? -EPROTO : r) : error;
 }

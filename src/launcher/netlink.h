@@ -15,10 +15,8 @@
 #define NETLINK_REQUEST_MAX 1024
 
 struct netlink_request {
-    union {
-        struct nlmsghdr header;
-        unsigned char bytes[NETLINK_REQUEST_MAX];
-    };
+    _Alignas(struct nlmsghdr) unsigned char bytes[NETLINK_REQUEST_MAX];
+    size_t length;
     bool too_long;
 };
 

@@ -132,6 +132,12 @@ class Docs(unittest.TestCase):
         self.assertRegex(output, r"(?m)^can run: True$")
         self.assertRegex(output, r"(?m)^memory-limits: (yes|no)$")
 
+    def test_network(self):
+        (text,) = [t for lang, t in blocks(ROOT / "docs/network.md") if lang == "sh"]
+        output = self.shell(text, env={**os.environ, "PATH": f"{BUILD}/bin:{os.environ['PATH']}"})
+        self.assertRegex(output, r"(?m)^(yes|partly|no) nat: sandboxes ")
+        self.assertRegex(output, r"(?m)^(yes|no) firewall: ")
+
     def test_isolation_finding_what_was_refused(self):
         (text,) = [t for lang, t in blocks(ROOT / "docs/isolation.md") if lang == "sh"]
         box = self.server.create()

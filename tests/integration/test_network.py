@@ -228,6 +228,19 @@ class Rules(NetworkTest):
         self.assertGreater(held, 3500)
         self.assertIn("200 OK", self.two.attempt(WEB, 80), "the neighbour goes on")
 
+    def test_segments_fit_the_way(self):
+        """Where packets are smaller on the way than both ends know, both ends are told."""
+        self.net.host.ip("link", "set", "uplink", "mtu", "1300")
+        with contextlib.closing(self.net.outside.listen(OUTSIDE, 9200)) as listener, \
+                contextlib.closing(self.one.open()) as client:
+            for one in (listener, client):
+                one.settimeout(5)
+            client.connect((OUTSIDE, 9200))
+            server, _ = listener.accept()
+            for one in (client, server):
+                self.assertLessEqual(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG), 1260)
+            server.close()
+
     def test_two_instances_do_not_meet(self):
         state = os.path.join(self.dir, "other")
         path = os.path.join(self.dir, "other.socket")

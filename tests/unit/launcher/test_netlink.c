@@ -16,7 +16,7 @@
 
 static const struct nlattr *attribute_at(const struct netlink_request *request, size_t at)
 {
-    assert_true(at + NLA_HDRLEN <= request->header.nlmsg_len);
+    assert_true(at + NLA_HDRLEN <= request->length);
     return (const void *)(request->bytes + at);
 }
 
@@ -26,18 +26,19 @@ static void test_layout(void **state)
     struct netlink_request request;
     const struct ifinfomsg body = {.ifi_index = 7};
     netlink_begin(&request, RTM_NEWLINK, NLM_F_CREATE, &body, sizeof(body));
-    assert_int_equal(request.header.nlmsg_len, NLMSG_HDRLEN + sizeof(body));
-    assert_int_equal(request.header.nlmsg_flags, NLM_F_CREATE | NLM_F_REQUEST | NLM_F_ACK);
-    assert_int_equal(request.header.nlmsg_type, RTM_NEWLINK);
+    assert_int_equal(request.length, NLMSG_HDRLEN + sizeof(body));
+    const struct nlmsghdr *header = (const void *)request.bytes;
+    assert_int_equal(header->nlmsg_flags, NLM_F_CREATE | NLM_F_REQUEST | NLM_F_ACK);
+    assert_int_equal(header->nlmsg_type, RTM_NEWLINK);
 
-    size_t first = request.header.nlmsg_len;
+    size_t first = request.length;
     netlink_put_text(&request, 3, "abcd"); /* five bytes with the end: three more to the next */
     assert_int_equal(attribute_at(&request, first)->nla_len, NLA_HDRLEN + 5);
     size_t second = first + NLA_ALIGN(NLA_HDRLEN + 5);
     netlink_put_u32(&request, 4, 0x01020304);
     assert_int_equal(attribute_at(&request, second)->nla_type, 4);
     assert_int_equal(attribute_at(&request, second)->nla_len, NLA_HDRLEN + 4);
-    assert_int_equal(request.header.nlmsg_len, second + NLA_HDRLEN + 4);
+    assert_int_equal(request.length, second + NLA_HDRLEN + 4);
     static const unsigned char padding[3];
     assert_memory_equal(request.bytes + first + NLA_HDRLEN + 5, padding, sizeof(padding));
     assert_false(request.too_long);
@@ -58,7 +59,7 @@ static void test_nesting(void **state)
     assert_int_equal(attribute_at(&request, inner)->nla_len, NLA_HDRLEN + 8 + NLA_HDRLEN + 2);
     assert_int_equal(attribute_at(&request, outer)->nla_len,
                      NLA_HDRLEN + NLA_ALIGN(NLA_HDRLEN + 8 + NLA_HDRLEN + 2) + NLA_HDRLEN + 4);
-    assert_int_equal(outer + attribute_at(&request, outer)->nla_len, request.header.nlmsg_len);
+    assert_int_equal(outer + attribute_at(&request, outer)->nla_len, request.length);
 }
 
 /* Whatever is put, nothing is written behind the end, and it is not sent. */
@@ -78,7 +79,7 @@ static void test_too_long(void **state)
     assert_true(place.request.too_long);
     netlink_nest_end(&place.request, nest);
     netlink_nest_end(&place.request, netlink_nest(&place.request, 3));
-    assert_true(place.request.header.nlmsg_len <= NETLINK_REQUEST_MAX);
+    assert_true(place.request.length <= NETLINK_REQUEST_MAX);
     for (size_t i = 0; i < sizeof(place.behind); i++)
         assert_int_equal(place.behind[i], 0x5a);
     assert_int_equal(netlink_ask(-1, &place.request), -EMSGSIZE);
