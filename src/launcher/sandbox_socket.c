@@ -19,7 +19,8 @@
 static int socket_inside(int pidfd, int family)
 {
     AUTO_CLOSE int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (own < 0 || setns(pidfd, CLONE_NEWNET) < 0)
+    /* To where it is: whoever may not do that could not come back either. */
+    if (own < 0 || setns(own, CLONE_NEWNET) < 0 || setns(pidfd, CLONE_NEWNET) < 0)
         return -errno;
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     int r = fd < 0 ? -errno : fd;

@@ -195,7 +195,7 @@ class SocketFaults(SweptLauncher):
                 self.assertEqual(network_of(sock.fileno()), network, hit)
             self.assertEqual(self.clients[-1].state(sandbox), RUNNING)
         print("#", " ".join(calls), flush=True)
-        self.assertEqual((calls.count("setns"), calls.count("socket"), ended), (2, 1, 1))
+        self.assertEqual((calls.count("setns"), calls.count("socket"), ended), (3, 1, 1))
 
     def test_a_peer_that_takes_none(self):
         """Sockets that wait in the queue of one that does not read are gone with it."""

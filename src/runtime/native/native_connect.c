@@ -78,6 +78,19 @@ static void cancel(struct http_connector *self, struct http_connecting *connecti
 
 /* --- connecting ------------------------------------------------------------------------------- */
 
+static int refused(const struct http_connecting *connecting, struct error *err)
+{
+    return error_set(err, ERR_NOT_FOUND, "nothing listens on port %d of sandbox %s",
+                     connecting->port, connecting->id);
+}
+
+/* A network without IPv6 has no ::1. */
+static bool is_refusal(int number, unsigned family)
+{
+    return number == ECONNREFUSED ||
+           (family == 6 && (number == EADDRNOTAVAIL || number == ENETUNREACH));
+}
+
 static void connect_failed(struct http_connecting *connecting, int number)
 {
     struct error err = ERROR_INIT;
@@ -87,13 +100,31 @@ static void connect_failed(struct http_connecting *connecting, int number)
         ask(connecting, 6);
         return;
     }
-    if (number == ECONNREFUSED)
-        error_set(&err, ERR_NOT_FOUND, "nothing listens on port %d of sandbox %s", connecting->port,
-                  connecting->id);
+    if (is_refusal(number, connecting->family))
+        refused(connecting, &err);
     else
         error_set(&err, ERR_INTERNAL, "cannot connect to port %d of sandbox %s: %s",
                   connecting->port, connecting->id, strerror(number));
     finish(connecting, &err);
+}
+
+/* Where nobody listens, the kernel may choose the very port to connect from, and a socket that
+ * calls its own address is connected to itself. */
+static bool is_own_peer(int fd)
+{
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t own_length = sizeof(own), peer_length = sizeof(peer);
+    return getsockname(fd, (struct sockaddr *)&own, &own_length) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer, &peer_length) == 0 &&
+           own_length == peer_length && memcmp(&own, &peer, own_length) == 0;
+}
+
+static void connected(struct http_connecting *connecting)
+{
+    if (is_own_peer(connecting->fd))
+        connect_failed(connecting, ECONNREFUSED);
+    else
+        finish(connecting, NULL);
 }
 
 /* libuv calls whatever went wrong EBADF; the socket knows better. */
@@ -108,7 +139,7 @@ static void on_poll(uv_poll_t *handle, int status, int events)
     if (number == 0)
         number = -status;
     if (number == 0)
-        finish(connecting, NULL);
+        connected(connecting);
     else
         connect_failed(connecting, number);
 }
@@ -146,7 +177,7 @@ static void begin_connecting(struct http_connecting *connecting)
     connecting->state = CONNECT_WAITING;
     int r = connect_loopback(connecting);
     if (r == 0) {
-        finish(connecting, NULL);
+        connected(connecting);
         return;
     }
     if (r == -EINPROGRESS)
@@ -163,8 +194,7 @@ static struct error ask_error(const struct http_connecting *connecting, const st
 {
     struct error err = *from;
     if (connecting->family == 6 && from->code == ERR_UNSUPPORTED)
-        error_set(&err, ERR_NOT_FOUND, "nothing listens on port %d of sandbox %s", connecting->port,
-                  connecting->id);
+        refused(connecting, &err);
     else if (from->code != ERR_LIMIT)
         err.code = ERR_UNAVAILABLE;
     return err;
@@ -193,7 +223,9 @@ static bool has_room(const struct native_connector *connector, const char *id)
     const struct http_connecting *other = NULL;
     size_t same = 0;
     TAILQ_FOREACH(other, &connector->list, link)
-    same += strcmp(other->id, id) == 0;
+    {
+        same += strcmp(other->id, id) == 0;
+    }
     return connector->count < NATIVE_CONNECTS_MAX && same < NATIVE_CONNECTS_BOX_MAX;
 }
 

@@ -16,7 +16,6 @@
 #define NATIVE_CONNECTS_BOX_MAX 128 /* of one sandbox */
 
 struct native;
-struct http_connecting;
 
 struct native_connector {
     struct http_connector connector;

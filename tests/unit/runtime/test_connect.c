@@ -34,6 +34,7 @@ enum behaviour {
     GIVE_NONE,   /* success without one */
     REFUSE,      /* ERR_CONFLICT, with a socket all the same */
     NO_IPV6,     /* ERR_UNSUPPORTED for family 6 */
+    GIVE_BOUND,  /* one of IPv4 that has the port to which it is to be connected */
     KEEP_SILENT, /* no answer, until told otherwise */
     HANG_UP,
 };
@@ -51,6 +52,7 @@ static int listener;
 static pthread_t thread;
 static atomic_int behaviour;
 static atomic_int asked;
+static atomic_int bound_port;
 static atomic_uint families; /* bits 1 << family of those asked for */
 static uv_loop_t loop;
 static struct http_client *client;
@@ -89,6 +91,12 @@ static void answer_socket(int fd, const struct message_socket *request)
     }
     AUTO_CLOSE int given = socket(request->family == 6 ? AF_INET6 : AF_INET,
                                   SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (how == GIVE_BOUND && request->family == 4) {
+        struct sockaddr_in in = {.sin_family = AF_INET,
+                                 .sin_port = htons((uint16_t)atomic_load(&bound_port)),
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        assert_int_equal(bind(given, (struct sockaddr *)&in, sizeof(in)), 0);
+    }
     message_send_with(fd, &result, how == GIVE_NONE ? -1 : given);
 }
 
@@ -343,6 +351,16 @@ static void test_nobody_listens(void **state)
     expect_failure(port, ERR_NOT_FOUND, words);
 }
 
+static void test_connected_to_itself(void **state)
+{
+    (void)state;
+    int port;
+    close(listen_on(AF_INET, 1, &port));
+    atomic_store(&bound_port, port);
+    atomic_store(&behaviour, GIVE_BOUND);
+    expect_failure(port, ERR_NOT_FOUND, "nothing listens");
+}
+
 static void test_launcher_refuses(void **state)
 {
     (void)state;
@@ -445,8 +463,13 @@ static int prime(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_connects),         TEST(test_second_family), TEST(test_nobody_listens),
-        TEST(test_launcher_refuses), TEST(test_bounds),        TEST(test_peer_that_does_not_accept),
+        TEST(test_connects),
+        TEST(test_second_family),
+        TEST(test_nobody_listens),
+        TEST(test_connected_to_itself),
+        TEST(test_launcher_refuses),
+        TEST(test_bounds),
+        TEST(test_peer_that_does_not_accept),
         TEST(test_networks),
     };
     return cmocka_run_group_tests(tests, prime, NULL);

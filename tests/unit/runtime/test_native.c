@@ -363,6 +363,7 @@ static void create(struct fixture *fixture, const char *id)
         .image = "host",
         .entrypoint = entrypoint,
         .env = env,
+        .nat = true,
         .limits = {.memory_bytes = 8 << 20, .cpu_millis = 1500, .pids = 10, .open_files = 99},
         .deadline_unix_ms = 123456789,
     };
@@ -392,6 +393,7 @@ static void test_create(void **state)
     assert_int_equal(fixture->last_create.limits.pids, 10);
     assert_int_equal(fixture->last_create.limits.open_files, 99);
     assert_int_equal(fixture->last_create.deadline_unix_ms, 123456789);
+    assert_int_equal(fixture->last_create.network, MESSAGE_NETWORK_NAT);
     assert_string_equal(fixture->start_body,
                         "{\"entrypoint\":[\"sleep\",\"1 2\"],\"env\":[\"A=b\",\"C=\"]}");
 
