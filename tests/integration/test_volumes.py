@@ -5,8 +5,10 @@ Each cell of the table of sources and options is a test of its own, named Table.
 
     python3 tests/support/tap.py tests/integration/test_volumes.py
 """
+import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import shutil
 import socket
@@ -23,12 +25,13 @@ import test_launcher_kill as kills
 from harness import SANITIZED, Server, wait_until
 from launcher import (CREATE, DEADLINE, DENIED, EXITED, INVALID, LIST, NOT_FOUND, OK, READ_ONLY_ROOT, RUNNING,
                       TIMEOUT, UNSUPPORTED, create_body, deadline_body, eventually, id_body, inside)
-from launcher_state import Trouble, keep_only
+from launcher_state import Trouble, keep_only, read, system_call
 from volumes import DELETE, MAKE, OWNER, READ_ONLY, STORE, VolumeTest, host, memory, named
 
 MIB = 1 << 20
 LIBC = ctypes.CDLL(None, use_errno=True)
 RENAME_EXCHANGE, AT_FDCWD = 2, -100
+FLOCK = {"x86_64": "73", "aarch64": "32"}[os.uname().machine]
 
 
 def on_disk(path):
@@ -527,6 +530,16 @@ class Files(VolumeTest):
         self.refused(UNSUPPORTED, "cannot map ids", host("/v", "/sys/kernel"))
 
 
+@contextlib.contextmanager
+def open_locked(path):
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
 class Sizes(VolumeTest):
     def test_memory(self):
         shell = self.box(memory("/v", size=2 * MIB))
@@ -586,6 +599,18 @@ class Sizes(VolumeTest):
         for number, one in enumerate(results):
             self.assertEqual(inside(one.socket, f"echo {number} > /v/{number}; sync")[1], 0)
         self.assertEqual(inside(results[0].socket, "cat /v/?")[0].split(), list("012345"))
+
+    def test_one_at_a_time(self):
+        """Whoever looks for the loop device of a volume waits for those who do so already: there must be one only."""
+        self.box(named("/v", self.name, flags=MAKE | DELETE, size=16 * MIB))
+        if not (self.ground.store / self.name / "disk").exists():
+            self.skipTest("there is project quota here")
+        pid = self.ground.case.process.pid
+        with open_locked(self.ground.store / self.name):
+            asked = self.ground.client.send(CREATE, create_body(str(uuid.uuid4()), volumes=[named("/v", self.name)]))
+            self.assertTrue(eventually(lambda: any(
+                system_call(child)[:1] == [FLOCK] for child in read(f"/proc/{pid}/task/{pid}/children").split())))
+        self.assertEqual(self.ground.client.wait(asked).code, OK)
 
 
 class Ends(VolumeTest):
