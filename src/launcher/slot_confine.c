@@ -107,7 +107,8 @@ static int close_files(struct slot_context *slot)
     slot->userns_fd = USERNS_FD;
     for (unsigned i = 0; i < slot->work_count; i++)
         slot->work_fds[i] = WORK_FD + (int)i;
-    slot->host_fd = WORK_FD + (int)slot->work_count;
+    if (weaken_is_off(WEAKEN_FDS))
+        slot->host_fd = WORK_FD + (int)slot->work_count;
     return 0;
 }
 

@@ -19,6 +19,8 @@ ROOT = "userns,capabilities"
 WHOLE = "seccomp,userns,capabilities"
 FILES = "readonly,userns"
 NO_MODULES = "a kernel without modules"
+NO_X86 = "a processor of another kind"
+NO_LOOPS = "a machine without loop devices"
 NO_RESOURCE = "a machine whose root has no CAP_SYS_RESOURCE"
 
 
@@ -33,11 +35,12 @@ ATTACKS = [
     # Calls that anybody may make elsewhere.
     *table(FILTER, "the filter refuses parts of the kernel that nobody needs",
            "unshare_user", "unshare_user_and_mount", "clone_user", "clone3_user", "user_fault", "io_uring", "add_key",
-           "request_key", "keyctl", "fanotify", "memfd_huge", "modify_ldt", "remap_pages", "move_pages",
+           "request_key", "keyctl", "fanotify", "memfd_huge", "remap_pages", "move_pages",
            "migrate_pages", "personality_exec", "quota", "core_limit", "terminal_injection", "line_discipline",
            "vlan_module", "vsock_socket", "netfilter_socket", "uevent_socket",
            {"name": "multipath_socket", "rare": "a kernel without multipath TCP"},
            {"name": "list_mounts", "rare": "a kernel before 6.8"},
+           {"name": "modify_ldt", "rare": NO_X86},
            {"name": "perf_event", "rare": "a kernel that has it for root only"},
            {"name": "memfd_secret", "rare": "a kernel that has it switched off"},
            {"name": "alg_socket", "rare": "a kernel without AF_ALG"}),
@@ -45,7 +48,7 @@ ATTACKS = [
     *table(HOST, "what the whole machine has only so much of is shared out", "terminals"),
     *table("userns", "what the whole machine has only so much of is not to be had", "shared_huge_pages"),
     *table(FILTER, "there is no way around the filter",
-           "own_filter", "own_supervisor", "own_tracer", "int80",
+           "own_filter", "own_supervisor", {"name": "own_tracer", "rare": NO_X86}, {"name": "int80", "rare": NO_X86},
            {"name": "x32", "rare": "a kernel without x32"}),
 
     # The machine.
@@ -109,11 +112,12 @@ ATTACKS = [
 
     # Devices.
     *table(ROOT, "no devices but the harmless ones",
-           {"name": "disk_in_dev", "words": "disk:/dev:{minor}:{secret}"}, "device_fuse", "device_kmsg", "device_tun",
+           {"name": "disk_in_dev", "words": "disk:/dev:{minor}:{secret}", "rare": NO_LOOPS},
+           "device_fuse", "device_kmsg", "device_tun",
            {"name": "device_kvm", "rare": "a machine without KVM"},
            {"name": "device_mem", "rare": "a kernel without /dev/mem"}),
     *table("nodev," + ROOT, "device nodes in an image are dead",
-           {"name": "disk_in_image", "words": "disk:/tmp:{minor}:{secret}"}, "device_loop_control"),
+           {"name": "disk_in_image", "words": "disk:/tmp:{minor}:{secret}", "rare": NO_LOOPS}, "device_loop_control"),
 
     # Processes and privileges.
     *table(HOST, "processes of the host cannot be named",

@@ -146,6 +146,8 @@ static int modify_ldt(char **arguments)
     char entries[64];
     return escapes_result(syscall(SYS_modify_ldt, 0, entries, sizeof(entries)));
 }
+#else
+#define modify_ldt escapes_not_here
 #endif
 
 static int remap_pages(char **arguments)
@@ -327,9 +329,7 @@ const struct escape escapes_of_calls[] = {
     {"perf_event", 0, perf_event},
     {"memfd_secret", 0, memfd_secret},
     {"memfd_huge", 0, memfd_huge},
-#ifdef SYS_modify_ldt
     {"modify_ldt", 0, modify_ldt},
-#endif
     {"remap_pages", 0, remap_pages},
     {"move_pages", 0, move_pages},
     {"migrate_pages", 0, migrate_pages},

@@ -137,15 +137,19 @@ static int own_tracer(char **arguments)
     return r;
 }
 
+#else
+
+#define int80      escapes_not_here
+#define x32        escapes_not_here
+#define own_tracer escapes_not_here
+
 #endif
 
 const struct escape escapes_of_entries[] = {
     {"own_filter", 0, own_filter},
     {"own_supervisor", 0, own_supervisor},
-#ifdef __x86_64__
+    {"own_tracer", 0, own_tracer},
     {"int80", 0, int80},
     {"x32", 0, x32},
-    {"own_tracer", 0, own_tracer},
-#endif
     {NULL, 0, NULL},
 };

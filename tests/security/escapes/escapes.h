@@ -47,6 +47,9 @@ int escapes_write_back(const char *path);
 /* What a process answers that is forked for it. */
 int escapes_in_child(int (*run)(void));
 
+/* In the place of an attack that is about another processor. */
+int escapes_not_here(char **arguments);
+
 /* Shows on the host what attacks look for; prints what they have to know, and stays. */
 int victim_main(char **arguments);
 /* A command with a key in its session keyring. */

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/acct.h>
-#include <sys/io.h>
 #include <sys/klog.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
@@ -18,6 +17,10 @@
 #include <sys/time.h>
 #include <sys/timex.h>
 #include <unistd.h>
+
+#ifdef __x86_64__
+#include <sys/io.h>
+#endif
 
 #include "escapes.h"
 
@@ -138,6 +141,9 @@ static int io_level(char **arguments)
     (void)arguments;
     return escapes_result(iopl(3));
 }
+#else
+#define io_ports escapes_not_here
+#define io_level escapes_not_here
 #endif
 
 static int core_pattern(char **arguments)
@@ -282,10 +288,8 @@ const struct escape escapes_of_machine[] = {
     {"kernel_log", 0, kernel_log},
     {"kernel_log_file", 0, kernel_log_file},
     {"bpf", 0, bpf},
-#ifdef __x86_64__
     {"io_ports", 0, io_ports},
     {"io_level", 0, io_level},
-#endif
     {"core_pattern", 0, core_pattern},
     {"kernel_panic", 0, kernel_panic},
     {"suid_dumpable", 0, suid_dumpable},
