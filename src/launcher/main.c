@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "launcher/check.h"
 #include "launcher/launcher.h"
+#include "launcher/privileges.h"
 #include "launcher/process.h"
 
 #define VERSION "0.1.0"
@@ -36,7 +37,7 @@ int main(int argc, char **argv)
     }
     signal(SIGPIPE, SIG_IGN);
     process_note_signals();
-    if (launcher_run(&options, &err) < 0) {
+    if (privileges_drop(&err) < 0 || launcher_run(&options, &err) < 0) {
         log_error("%s", err.message);
         return 1;
     }
