@@ -83,7 +83,7 @@ static int link_or_copy(int from_fd, const char *name, int to_fd, struct copy_bu
 {
     struct stat st;
     if (fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-        st.st_mode & S_IROTH && linkat(from_fd, name, to_fd, name, 0) == 0)
+        st.st_mode & S_IROTH && st.st_uid == geteuid() && linkat(from_fd, name, to_fd, name, 0) == 0)
         return 0;
     return copy_tree(from_fd, name, to_fd, name, budget, err);
 }

@@ -57,13 +57,29 @@ static int watch_signals(struct launcher *launcher, struct error *err)
                       err);
 }
 
+/* Where its ids cannot be mapped for each sandbox it belongs to the ids they have: all of them, or
+ * those of range 0. */
+static int build_image(struct launcher *launcher, struct error *err)
+{
+    const struct powers *powers = &launcher->powers;
+    int before;
+    if (powers->map_mounts)
+        return image_host_build(launcher->state.launcher_fd, "/", err);
+    int r = process_act_as(powers_first_id(powers, 0), &before);
+    if (r < 0)
+        return error_set_errno(err, -r, "cannot act as the image's owner");
+    r = image_host_build(launcher->state.launcher_fd, "/", err);
+    process_act_as_self(before);
+    return r;
+}
+
 /* Living sandboxes have the image that is there as their lower directory: it stays until they are
  * gone. An image that cannot be built is no reason not to serve those. */
 static void prepare_image(struct launcher *launcher)
 {
     if (launcher->sandboxes.running > 0 && image_host_exists(launcher->state.launcher_fd))
         return;
-    if (image_host_build(launcher->state.launcher_fd, "/", &launcher->image_error) < 0)
+    if (build_image(launcher, &launcher->image_error) < 0)
         log_error("%s", launcher->image_error.message);
 }
 
@@ -101,7 +117,7 @@ static int start(struct launcher *launcher, struct error *err)
                        err);
     if (r == 0)
         r = cgroup_open(&launcher->cgroups, options->cgroup_parent, launcher->state.instance,
-                        launcher->state.path, err);
+                        launcher->state.path, launcher->powers.all_groups, err);
     if (r == 0)
         r = seccomp_filter_build(&launcher->filter, err);
     if (r == 0)
@@ -143,10 +159,11 @@ static void stop(struct launcher *launcher)
     loop_done(&launcher->loop);
 }
 
-int launcher_run(const struct options *options, struct error *err)
+int launcher_run(const struct options *options, const struct powers *powers, struct error *err)
 {
     struct launcher launcher = {
         .options = *options,
+        .powers = *powers,
         .images = options->images,
         .signal_fd = -1,
         .quick_fd = -1,
@@ -168,7 +185,7 @@ int launcher_run(const struct options *options, struct error *err)
         loop_done(&launcher.loop);
         return r;
     }
-    idrange_init(&launcher.ranges);
+    idrange_init(&launcher.ranges, powers->id_ranges > 1 ? powers->id_ranges : IDRANGE_COUNT);
     sandbox_init_all(&launcher);
     meter_init_all(&launcher);
     spare_init(&launcher);

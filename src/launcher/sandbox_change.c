@@ -141,7 +141,7 @@ static int change_limits(struct sandbox *sandbox, const struct message_limits *l
     }
     if (r == 0)
         r = nofile_change(&sandbox->launcher->cgroups, record->cgroup, record->pid,
-                          idrange_base(record->range), nofile_effective(before.open_files),
+                          powers_first_id(&sandbox->launcher->powers, record->range), nofile_effective(before.open_files),
                           nofile_effective(limits->open_files), err);
     if (r == 0)
         return 0;
@@ -366,7 +366,7 @@ static void restore_limits(const struct sandbox *sandbox)
     /* A former launcher may have been killed while it lowered them. */
     uint32_t files = nofile_effective(record->limits.open_files);
     if (nofile_change(&sandbox->launcher->cgroups, record->cgroup, record->pid,
-                      idrange_base(record->range), nofile_max(), files, &err) < 0)
+                      powers_first_id(&sandbox->launcher->powers, record->range), nofile_max(), files, &err) < 0)
         log_error("sandbox %s: %s", record->id, err.message);
 }
 

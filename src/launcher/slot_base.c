@@ -2,13 +2,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,7 +14,6 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "launcher/idrange.h"
 #include "launcher/mounts.h"
 #include "launcher/network.h"
 #include "launcher/slot_process.h"
@@ -85,7 +82,7 @@ static int write_proc(struct slot_context *slot, const char *path, const char *t
 static int open_user_namespace(struct slot_context *slot, pid_t pid)
 {
     char path[64], map[64];
-    snprintf(map, sizeof(map), "0 %u %u", slot->base_id, IDRANGE_SIZE);
+    snprintf(map, sizeof(map), "0 %u %u", slot->base_id, slot->plan.powers->ids_each);
     snprintf(path, sizeof(path), "%d/uid_map", (int)pid);
     int r = write_proc(slot, path, map);
     if (r < 0)
@@ -110,13 +107,12 @@ static int stay_put(void *argument)
 int slot_as_owner(struct slot_context *slot, int (*run)(struct slot_context *slot, void *argument),
                   void *argument)
 {
-    int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
-    if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
-        setegid(slot->base_id) < 0 || seteuid(slot->base_id) < 0)
-        return -errno;
-    int r = run(slot, argument);
-    if (seteuid(0) < 0 || setegid(0) < 0 || prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
-        _exit(1); /* never as somebody else */
+    int before;
+    int r = process_act_as(slot->base_id, &before);
+    if (r < 0)
+        return r;
+    r = run(slot, argument);
+    process_act_as_self(before);
     int following = slot_follow_launcher(slot);
     return r < 0 || following == 0 ? r : following;
 }
@@ -162,7 +158,7 @@ static int set_up_network(struct slot_context *slot)
         if (unshare(CLONE_NEWNET) < 0)
             return -errno;
     }
-    r = network_set_up(slot->proc_fd);
+    r = network_set_up(slot->proc_fd, slot->plan.powers);
     if (r == 0)
         r = network_print(slot->proc_fd, &slot->network_print);
     slot->flags |= SLOT_NEW_NETWORK;

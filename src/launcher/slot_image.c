@@ -79,12 +79,17 @@ static int make_socket(struct slot_context *slot)
     return listen(slot->socket_fd, SOCKET_BACKLOG) < 0 ? -errno : 0;
 }
 
+static int mapping_of(const struct slot_context *slot)
+{
+    return slot->plan.powers->map_mounts ? slot->userns_fd : -1;
+}
+
 /* A read-only layer as the sandbox's ids see it: files of root there belong to root inside.
  * Attached, since overlayfs takes no layer from the air before kernel 6.15. Returns
  * its fd. */
 static int attach_layer(struct slot_context *slot, const char *source, const char *name)
 {
-    AUTO_CLOSE int fd = mounts_clone(AT_FDCWD, source, LOWER_MOUNT, slot->userns_fd);
+    AUTO_CLOSE int fd = mounts_clone(AT_FDCWD, source, LOWER_MOUNT, mapping_of(slot));
     if (fd == -EINVAL) { /* its file system cannot map ids: everything belongs to nobody inside */
         slot->flags |= SLOT_UNMAPPED;
         fd = mounts_clone(AT_FDCWD, source, LOWER_MOUNT, -1);
@@ -119,7 +124,7 @@ static int mount_overlay(struct slot_context *slot, const char *lowers)
 /* A directory image as the one lower layer; its tree was taken before there were namespaces. */
 static int attach_image(struct slot_context *slot)
 {
-    int r = mounts_restrict(slot->image_fd, LOWER_MOUNT, slot->userns_fd);
+    int r = mounts_restrict(slot->image_fd, LOWER_MOUNT, mapping_of(slot));
     if (r == -EINVAL) {
         slot->flags |= SLOT_UNMAPPED;
         r = mounts_restrict(slot->image_fd, LOWER_MOUNT, -1);

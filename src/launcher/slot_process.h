@@ -21,6 +21,7 @@
 #include "base/macros.h"
 #include "launcher/cgroup.h"
 #include "launcher/disk.h"
+#include "launcher/powers.h"
 #include "launcher/seccomp_filter.h"
 #include "launcher/state.h"
 #include "runtime/native/message.h"
@@ -39,6 +40,7 @@ struct slot_shape {
  */
 struct slot_plan {
     const struct state *state;
+    const struct powers *powers;
     const struct seccomp_filter *filter;
     const struct disks *disks;
     const struct slot_shape *shape;
