@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "launcher/launcher.h"
+#include "launcher/missing.h"
 
 #define BACKLOG          16
 #define SEND_QUEUE_BYTES (4 * 1024 * 1024)
@@ -127,6 +128,7 @@ static void welcome(struct launcher *launcher, struct peer_reply reply)
     message.welcome.networks = 1u << MESSAGE_NETWORK_NONE;
     snprintf(message.welcome.network_reason, sizeof(message.welcome.network_reason),
              "this launcher has no network mode but none");
+    missing_tell(launcher, &message.welcome);
     peer_send(launcher, reply, &message);
 }
 

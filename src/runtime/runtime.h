@@ -115,5 +115,8 @@ struct runtime {
     /* How to reach a port inside. ERR_UNSUPPORTED when this runtime cannot, ERR_NOT_FOUND. */
     int (*address)(struct runtime *self, const char *id, int port, struct http_address *ret,
                    struct error *err);
+    /* What its sandboxes lack of what is promised, and why, in sentences for people; "" when
+     * nothing. Borrowed until the loop runs again. */
+    const char *(*lacks)(struct runtime *self);
     void (*free)(struct runtime *self);
 };

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/place.h"
 #include "base/str.h"
 #include "base/toml.h"
 
@@ -22,7 +23,7 @@ void server_config_init(struct server_config *config)
         .host = mem_dup("127.0.0.1"),
         .port = 8080,
         .user = mem_dup("opensandbox"),
-        .state_dir = mem_dup("/var/lib/opensandbox"),
+        .state_dir = place_default_state(),
         .launcher_slots = -1,
         .launcher_spare_s = -1,
         .log_level = LOG_INFO,

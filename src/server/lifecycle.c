@@ -212,8 +212,12 @@ static void create_failed(struct job *job, const struct error *err)
 static int store_running(struct job *job, struct error *err)
 {
     struct server_lifecycle *lifecycle = job->lifecycle;
-    int r = sandbox_set_state(&job->sandbox, SANDBOX_RUNNING, "CONTAINER_RUNNING",
-                              "Sandbox is running.", lifecycle->config.now_ms(), err);
+    struct runtime *runtime = lifecycle->config.runtime;
+    const char *lacks = runtime->lacks(runtime);
+    AUTO_FREE char *message =
+        mem_printf("Sandbox is running.%s%s", lacks[0] != '\0' ? " " : "", lacks);
+    int r = sandbox_set_state(&job->sandbox, SANDBOX_RUNNING, "CONTAINER_RUNNING", message,
+                              lifecycle->config.now_ms(), err);
     return r < 0 ? r : store_update_state(lifecycle->config.store, &job->sandbox, err);
 }
 

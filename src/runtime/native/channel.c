@@ -35,6 +35,7 @@ struct native_channel {
     bool ready;        /* and HELLO was answered */
     uint32_t last_sequence;
     uint32_t hello_sequence;
+    struct message_welcome welcome;
     STAILQ_HEAD(unsent_list, unsent) unsent;
     uv_timer_t retry;
 };
@@ -69,7 +70,8 @@ static int check_hello_answer(const union message *message, struct error *err)
     return error_set(err, ERR_INTERNAL, "the launcher did not answer HELLO");
 }
 
-static int hello_and_wait(int fd, uint32_t sequence, struct error *err)
+static int hello_and_wait(int fd, uint32_t sequence, struct message_welcome *ret,
+                          struct error *err)
 {
     union message message;
     message_init(&message, MESSAGE_HELLO, sequence);
@@ -93,7 +95,10 @@ static int hello_and_wait(int fd, uint32_t sequence, struct error *err)
         return error_set(err, ERR_DENIED,
                          "the launcher closed the connection; does it serve the "
                          "user of this server?");
-    return check_hello_answer(&message, err);
+    r = check_hello_answer(&message, err);
+    if (r == 0)
+        *ret = message.welcome;
+    return r;
 }
 
 static void watch(struct native_channel *channel, bool for_writing)
@@ -211,6 +216,7 @@ static void take_message(struct native_channel *channel, const union message *me
         return;
     }
     channel->ready = true;
+    channel->welcome = message->welcome;
     channel->events.on_ready(channel->ctx);
 }
 
@@ -247,7 +253,8 @@ struct native_channel *native_channel_new(uv_loop_t *loop, const char *path,
                                           struct error *err)
 {
     AUTO_CLOSE int fd = connect_launcher(path, err);
-    if (fd < 0 || hello_and_wait(fd, 1, err) < 0)
+    struct message_welcome welcome;
+    if (fd < 0 || hello_and_wait(fd, 1, &welcome, err) < 0)
         return NULL;
     struct native_channel *channel = mem_alloc(sizeof(*channel));
     channel->loop = loop;
@@ -255,6 +262,7 @@ struct native_channel *native_channel_new(uv_loop_t *loop, const char *path,
     channel->events = *events;
     channel->ctx = ctx;
     channel->last_sequence = 1;
+    channel->welcome = welcome;
     channel->ready = true;
     STAILQ_INIT(&channel->unsent);
     uv_timer_init(loop, &channel->retry);
@@ -279,4 +287,9 @@ void native_channel_free(struct native_channel *channel)
 bool native_channel_is_ready(const struct native_channel *channel)
 {
     return channel->ready;
+}
+
+const struct message_welcome *native_channel_welcome(const struct native_channel *channel)
+{
+    return &channel->welcome;
 }

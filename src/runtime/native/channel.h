@@ -29,6 +29,9 @@ void native_channel_free(struct native_channel *channel); /* no events from here
 
 bool native_channel_is_ready(const struct native_channel *channel);
 
+/* What the launcher answered to the last HELLO. */
+const struct message_welcome *native_channel_welcome(const struct native_channel *channel);
+
 /* Give the message a number and send or queue it. 0, or -errno when it will never arrive; only
  * while ready. Nothing is called back from inside. */
 int native_channel_send(struct native_channel *channel, union message *message,

@@ -55,6 +55,7 @@ struct native {
     size_t op_count;
     TAILQ_HEAD(op_list, op) ops;
     struct places places;
+    char lacks[MESSAGE_REASON_MAX + 256]; /* of the launcher's last answer */
     uv_async_t deferred; /* tells failures that were found inside the call that began something */
 };
 
