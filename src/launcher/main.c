@@ -1,6 +1,7 @@
 /* opensandbox-launcher: the only privileged program. See launcher.h. */
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -44,6 +45,7 @@ int main(int argc, char **argv)
         return 0;
     }
     log_init("launcher", options.log_level, options.log_format);
+    prctl(PR_SET_NAME, "opensandbox-launcher"); /* cut by the kernel; executed again it is "exe" */
     struct powers powers;
     if (geteuid() != 0)
         (void)userns_enter(options.state_dir, argv, &err); /* returns when it cannot */

@@ -151,6 +151,28 @@ static int mount_image(struct slot_context *slot)
     return mounts_attach(slot->root_fd, slot->mount_fd, STATE_MOUNT_ROOT);
 }
 
+struct layers {
+    int lower, upper;
+};
+
+static int own_as_owner(struct slot_context *slot, void *argument)
+{
+    const struct layers *layers = argument;
+    (void)slot;
+    return image_host_own(layers->lower, layers->upper);
+}
+
+/* The layer of the host image belongs to range 0 where ids cannot be mapped. */
+static int own_layer(struct slot_context *slot, int layer)
+{
+    const struct powers *powers = slot->plan.powers;
+    if (powers->map_mounts || powers->id_ranges == 1)
+        return 0;
+    AUTO_CLOSE int upper = openat(slot->upper_fd, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct layers layers = {.lower = layer, .upper = upper};
+    return upper < 0 ? -errno : slot_as_owner(slot, own_as_owner, &layers);
+}
+
 /* The overlay, and where its root directory is in it; see image_host.h. */
 static int mount_host_overlay(struct slot_context *slot)
 {
@@ -160,6 +182,9 @@ static int mount_host_overlay(struct slot_context *slot)
     AUTO_CLOSE int usr = attach_layer(slot, "/usr", STATE_MOUNT_USR);
     if (layer < 0 || usr < 0)
         return MIN(layer, usr);
+    int r = own_layer(slot, layer);
+    if (r < 0)
+        return r;
     snprintf(lowers, sizeof(lowers), "/proc/self/fd/%d:/proc/self/fd/%d", layer, usr);
     AUTO_CLOSE int overlay = mount_overlay(slot, lowers);
     return overlay < 0 ? overlay : mounts_attach(overlay, slot->mount_fd, STATE_MOUNT_OVERLAY);

@@ -270,23 +270,30 @@ static int join_one(int sandboxes_fd, const char *name, const char *boot_id)
     return outer >= 0 && setns(outer, CLONE_NEWUSER) == 0;
 }
 
-static int join(const char *state_dir)
+static int join_any(const char *state_dir, const char *name, const char *boot_id)
 {
-    char boot_id[PROCESS_BOOT_ID_LEN + 1];
-    AUTO_FREE char *path = mem_printf("%s/launcher/sandboxes", state_dir);
+    AUTO_FREE char *path = mem_printf("%s/launcher/%s", state_dir, name);
     DIR *dir = opendir(path);
     int joined = 0;
     struct dirent *entry;
     if (dir == NULL)
         return 0;
-    if (process_boot_id(boot_id) == 0) {
-        while (joined == 0 && (entry = readdir(dir)) != NULL) {
-            if (entry->d_name[0] != '.')
-                joined = join_one(dirfd(dir), entry->d_name, boot_id);
-        }
+    while (joined == 0 && (entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] != '.')
+            joined = join_one(dirfd(dir), entry->d_name, boot_id);
     }
     closedir(dir);
     return joined;
+}
+
+/* Also of one that was being removed: it is to be killed. */
+static int join(const char *state_dir)
+{
+    char boot_id[PROCESS_BOOT_ID_LEN + 1];
+    if (process_boot_id(boot_id) < 0)
+        return 0;
+    int joined = join_any(state_dir, "sandboxes", boot_id);
+    return joined != 0 ? joined : join_any(state_dir, "loose", boot_id);
 }
 
 int userns_enter(const char *state_dir, char *const argv[], struct error *err)
