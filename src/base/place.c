@@ -1,7 +1,6 @@
 #include "base/place.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 
@@ -11,9 +10,9 @@ static const char *absolute(const char *name)
     return value != NULL && value[0] == '/' ? value : NULL;
 }
 
-char *place_default_state(void)
+char *place_default_state(bool root)
 {
-    if (geteuid() == 0)
+    if (root)
         return mem_dup("/var/lib/opensandbox");
     const char *data = absolute("XDG_DATA_HOME"), *home = absolute("HOME");
     if (data != NULL)

@@ -25,6 +25,7 @@
 
 #define CGROUP_PIDS_DEFAULT 4096
 #define CGROUP_NAME_MAX     32
+#define CGROUP_REASON_MAX   192
 #define CGROUP_WORK_FDS_MAX 2       /* hierarchies in which work and execd are apart */
 #define CGROUP_EXECD        "execd" /* v1 */
 
@@ -61,7 +62,7 @@ struct cgroups {
                    * this controller mounted; NULL: none */
     struct cgroup_device device;
     unsigned next_slot;
-    char none[192]; /* why there is no hierarchy; "" when the machine has none */
+    char none[CGROUP_REASON_MAX]; /* why there is no hierarchy; "" when the machine has none */
 };
 
 /* 0: no limit; for pids the default. */

@@ -49,7 +49,6 @@ static bool is_ours(const char *pid)
     return str_equal(pid, self) || str_equal(pid, parent);
 }
 
-/* -EBUSY: others are in it, too. */
 static int move_out(int group_fd)
 {
     CLEANUP(buf_done) struct buf procs;
@@ -58,15 +57,10 @@ static int move_out(int group_fd)
         return -EIO;
     if (procs.length == 0)
         return 0;
-    AUTO_FREE char *names = mem_dup(procs.data);
-    char *save = NULL;
-    for (char *pid = strtok_r(names, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save)) {
-        if (!is_ours(pid))
-            return -EBUSY;
-    }
     if (mkdirat(group_fd, OWN_GROUP, 0755) < 0 && errno != EEXIST)
         return -errno;
     int r = 0;
+    char *save = NULL;
     for (char *pid = strtok_r(procs.data, "\n", &save); pid && r == 0;
          pid = strtok_r(NULL, "\n", &save)) {
         r = move_to(group_fd, pid);
@@ -96,14 +90,32 @@ static int check_given(int group_fd)
     return 0;
 }
 
-void cgroup_open_given(struct cgroups *groups, const struct cgroup_mounts *mounts,
-                       const char *parent, const char *relative)
+/* Which of those in it are not ours: -EBUSY. */
+static int check_procs(int group_fd, struct buf *procs)
 {
+    if (file_read_at(group_fd, "cgroup.procs", procs, NULL) < 0)
+        return -EIO;
+    if (procs->length == 0)
+        return 0;
+    AUTO_FREE char *names = mem_dup(procs->data);
+    char *save = NULL;
+    for (char *pid = strtok_r(names, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save)) {
+        if (!is_ours(pid))
+            return -EBUSY;
+    }
+    return 0;
+}
+
+int cgroup_find_given(const struct cgroup_mounts *mounts, const char *parent, char **ret_path,
+                      char reason[CGROUP_REASON_MAX])
+{
+    CLEANUP(buf_done) struct buf procs;
+    buf_init(&procs, PROCS_MAX);
     AUTO_FREE char *path = parent != NULL ? mem_dup(parent) : find_own();
     if (mounts->v2 == NULL || path == NULL) {
-        snprintf(groups->none, sizeof(groups->none),
+        snprintf(reason, CGROUP_REASON_MAX,
                  "version 2 of control groups, the one that can be given to a user, is not mounted");
-        return;
+        return -ENOENT;
     }
     if (parent == NULL)
         leave_own_group(path);
@@ -111,24 +123,42 @@ void cgroup_open_given(struct cgroups *groups, const struct cgroup_mounts *mount
     AUTO_CLOSE int fd = open(whole, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int r = fd < 0 ? -errno : check_given(fd);
     if (r == 0)
-        r = move_out(fd);
-    if (r == -EBUSY) {
-        snprintf(groups->none, sizeof(groups->none),
+        r = check_procs(fd, &procs);
+    if (r == -EBUSY)
+        snprintf(reason, CGROUP_REASON_MAX,
                  "other processes are in the control group /%.60s" START, path);
-        return;
-    }
-    if (r < 0) {
-        snprintf(groups->none, sizeof(groups->none),
-                 "the control group /%.40s was not given to this user (%.40s)" START, path,
+    else if (r < 0)
+        snprintf(reason, CGROUP_REASON_MAX,
+                 "the control group /%.50s was not given to this user (%.30s)" START, path,
                  strerror(-r));
-        return;
-    }
-    struct error err = ERROR_INIT;
+    if (r == 0)
+        *ret_path = TAKE_PTR(path);
+    return r;
+}
+
+static int open_given(struct cgroups *groups, const char *mount, const char *path,
+                      const char *relative, struct error *err)
+{
+    AUTO_FREE char *whole = mem_printf("%s/%s", mount, path);
+    AUTO_CLOSE int fd = open(whole, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : move_out(fd);
+    if (r < 0)
+        return error_set_errno(err, -r, "cannot leave the control group /%s", path);
     AUTO_FREE char *below = mem_printf("%s/%s", path, relative);
     groups->v2 = true;
-    if (cgroup_open_v2(groups, mounts->v2, below[0] == '/' ? below + 1 : below, &err) < 0) {
+    return cgroup_open_v2(groups, mount, below[0] == '/' ? below + 1 : below, err);
+}
+
+void cgroup_open_given(struct cgroups *groups, const struct cgroup_mounts *mounts,
+                       const char *parent, const char *relative)
+{
+    AUTO_FREE char *path = NULL;
+    struct error err = ERROR_INIT;
+    if (cgroup_find_given(mounts, parent, &path, groups->none) < 0)
+        return;
+    if (open_given(groups, mounts->v2, path, relative, &err) < 0) {
         cgroup_close(groups);
         groups->v2 = false;
-        snprintf(groups->none, sizeof(groups->none), "%.180s", err.message);
+        snprintf(groups->none, sizeof(groups->none), "%.*s", CGROUP_REASON_MAX - 1, err.message);
     }
 }

@@ -52,6 +52,11 @@ bool cgroup_list_has(const char *list, const char *separators, const char *word)
 void cgroup_open_given(struct cgroups *groups, const struct cgroup_mounts *mounts,
                        const char *parent, const char *relative);
 
+/* Only look: the group that would be used, relative to where v2 is mounted, for the caller to free.
+ * Else -errno and why there is none. */
+int cgroup_find_given(const struct cgroup_mounts *mounts, const char *parent, char **ret_path,
+                      char reason[CGROUP_REASON_MAX]);
+
 /* Use this v2 hierarchy with what is enabled for children of our group in it. */
 int cgroup_open_v2(struct cgroups *groups, const char *mount, const char *relative,
                    struct error *err);

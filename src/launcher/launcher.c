@@ -165,6 +165,7 @@ int launcher_run(const struct options *options, const struct powers *powers, str
         .options = *options,
         .powers = *powers,
         .images = options->images,
+        .images.owners_hidden = !powers->machine,
         .signal_fd = -1,
         .quick_fd = -1,
         .signal_source.fd = -1,

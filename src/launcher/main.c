@@ -29,7 +29,7 @@ static int adapt(struct options *options, const struct powers *powers, struct er
 int main(int argc, char **argv)
 {
     if (argc > 1 && str_equal(argv[1], "check"))
-        return check_main(argc - 1, argv + 1);
+        return check_main(argc, argv);
     struct options options;
     struct error err = ERROR_INIT;
     if (options_parse(argc, argv, &options, &err) < 0) {

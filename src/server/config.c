@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -23,7 +24,7 @@ void server_config_init(struct server_config *config)
         .host = mem_dup("127.0.0.1"),
         .port = 8080,
         .user = mem_dup("opensandbox"),
-        .state_dir = place_default_state(),
+        .state_dir = place_default_state(geteuid() == 0),
         .launcher_slots = -1,
         .launcher_spare_s = -1,
         .log_level = LOG_INFO,
