@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
-/* /var/lib/opensandbox for root of the machine; else $XDG_DATA_HOME/opensandbox or ~/.local/share/opensandbox.
- * NULL when an ordinary user has neither variable as an absolute path. The caller frees. */
+/* /var/lib/opensandbox for root of the machine; else $XDG_DATA_HOME/opensandbox or
+ * ~/.local/share/opensandbox. NULL when an ordinary user has neither variable as an absolute path.
+ * The caller frees. */
 char *place_default_state(bool root);

@@ -18,7 +18,7 @@
 
 #define OWN_GROUP "opensandbox-control" /* where we and the server are */
 #define PROCS_MAX (1u << 20)
-#define START "; in systemd: a unit of its own with Delegate=yes"
+#define START     "; in systemd: a unit of its own with Delegate=yes"
 
 /* Our group: the line "0::/path" of /proc/self/cgroup. */
 static char *find_own(void)
@@ -113,8 +113,9 @@ int cgroup_find_given(const struct cgroup_mounts *mounts, const char *parent, ch
     buf_init(&procs, PROCS_MAX);
     AUTO_FREE char *path = parent != NULL ? mem_dup(parent) : find_own();
     if (mounts->v2 == NULL || path == NULL) {
-        snprintf(reason, CGROUP_REASON_MAX,
-                 "version 2 of control groups, the one that can be given to a user, is not mounted");
+        snprintf(
+            reason, CGROUP_REASON_MAX,
+            "version 2 of control groups, the one that can be given to a user, is not mounted");
         return -ENOENT;
     }
     if (parent == NULL)
@@ -125,8 +126,8 @@ int cgroup_find_given(const struct cgroup_mounts *mounts, const char *parent, ch
     if (r == 0)
         r = check_procs(fd, &procs);
     if (r == -EBUSY)
-        snprintf(reason, CGROUP_REASON_MAX,
-                 "other processes are in the control group /%.60s" START, path);
+        snprintf(reason, CGROUP_REASON_MAX, "other processes are in the control group /%.60s" START,
+                 path);
     else if (r < 0)
         snprintf(reason, CGROUP_REASON_MAX,
                  "the control group /%.50s was not given to this user (%.30s)" START, path,

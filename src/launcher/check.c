@@ -17,8 +17,8 @@
 #include "launcher/private_root.h"
 #include "launcher/userns.h"
 
-#define PROBE_MS      3000
-#define ROWS_MAX      96
+#define PROBE_MS 3000
+#define ROWS_MAX 96
 
 const char check_usage[] =
     "usage: opensandbox-launcher check [--state DIR] [--cgroup-parent NAME] [-o json]\n"

@@ -22,13 +22,13 @@
 #include "launcher/check_probe.h"
 
 #define MOUNTINFO_MAX (16u << 20)
-#define GIVE                                                                               \
+#define GIVE                                                                                \
     "start the server in a control group of its own that belongs to the user: systemd-run " \
     "--user -p Delegate=yes -p KillMode=process opensandbox-server"
 
 struct hierarchies {
     struct cgroup_mounts mounts;
-    bool v2; /* what sandboxes are limited with */
+    bool v2;                      /* what sandboxes are limited with */
     char *given;                  /* an ordinary user's: the group in it, or NULL */
     char none[CGROUP_REASON_MAX]; /* why he has none */
 };
@@ -223,8 +223,8 @@ static int can_pass_on(const struct check_context *context, const struct hierarc
 {
     AUTO_CLOSE int parent = -1;
     const char *mount = found->mounts.v2;
-    AUTO_FREE char *path = mem_printf("%s/%s/cgroup.controllers", mount,
-                                      found->given != NULL ? found->given : "");
+    AUTO_FREE char *path =
+        mem_printf("%s/%s/cgroup.controllers", mount, found->given != NULL ? found->given : "");
     CLEANUP(buf_done) struct buf offered;
     buf_init(&offered, 4096);
     int r = check_read(path, &offered);

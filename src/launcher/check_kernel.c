@@ -25,7 +25,8 @@ static void probe_root(const struct check_context *context, struct check_result 
 {
     if (context->rootless) {
         check_say(result, CHECK_PARTLY, "user %u, root of a user namespace", context->powers.user);
-        check_effect(result, "the launcher works as this user and offers what the kernel grants him");
+        check_effect(result,
+                     "the launcher works as this user and offers what the kernel grants him");
         check_advice(result, "start the server as root for what is off below");
         return;
     }

@@ -21,7 +21,7 @@
 #endif
 
 #define ID_FILE_MAX (16u << 20)
-#define ADD_IDS                                                                               \
+#define ADD_IDS                                                                                \
     "install the package uidmap and, as root, give the user ids: lines \"%u:FIRST:COUNT\" in " \
     "/etc/subuid and \"%u:FIRST:COUNT\" in /etc/subgid"
 

@@ -17,10 +17,10 @@ struct check_context {
     char scratch[PATH_MAX];    /* a directory of ours to try things out in, or "" */
     char group[64];            /* name for a control group of ours */
     bool scratch_elsewhere;    /* not on the file system of the state directory */
-    bool root;           /* of the machine */
-    bool rootless;       /* an ordinary user's launcher: root of a user namespace */
-    struct powers powers; /* of either; else all zero */
-    struct error obstacle; /* why an ordinary user has no user namespace; else ERR_OK */
+    bool root;                 /* of the machine */
+    bool rootless;             /* an ordinary user's launcher: root of a user namespace */
+    struct powers powers;      /* of either; else all zero */
+    struct error obstacle;     /* why an ordinary user has no user namespace; else ERR_OK */
     const struct check_row *rows; /* of the probes before this one */
     size_t count;
 };

@@ -24,7 +24,8 @@ static int copy_link(int from_fd, const char *from, int to_fd, const char *to,
                      const struct stat *st, struct error *err)
 {
     char target[PATH_MAX];
-    if (st->st_uid == geteuid() && st->st_gid == getegid() && linkat(from_fd, from, to_fd, to, 0) == 0)
+    if (st->st_uid == geteuid() && st->st_gid == getegid() &&
+        linkat(from_fd, from, to_fd, to, 0) == 0)
         return 0;
     ssize_t length = readlinkat(from_fd, from, target, sizeof(target) - 1);
     if (length < 0)

@@ -86,7 +86,8 @@ static int link_or_copy(int from_fd, const char *name, int to_fd, struct copy_bu
     bool known = fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
     if (known && st.st_uid != geteuid())
         return 0;
-    if (known && S_ISREG(st.st_mode) && st.st_mode & S_IROTH && linkat(from_fd, name, to_fd, name, 0) == 0)
+    if (known && S_ISREG(st.st_mode) && st.st_mode & S_IROTH &&
+        linkat(from_fd, name, to_fd, name, 0) == 0)
         return 0;
     return copy_tree(from_fd, name, to_fd, name, budget, err);
 }

@@ -132,8 +132,8 @@ static bool is_in_first_namespace(void)
         buf_init(&map, 65536);
         char all[] = "4294967295\n";
         (void)file_read_at(AT_FDCWD, "/proc/self/uid_map", &map, NULL);
-        answer = map.length > sizeof(all) &&
-                 str_equal(map.data + map.length - (sizeof(all) - 1), all);
+        answer =
+            map.length > sizeof(all) && str_equal(map.data + map.length - (sizeof(all) - 1), all);
     }
     return answer != 0;
 }

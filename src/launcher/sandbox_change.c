@@ -141,8 +141,9 @@ static int change_limits(struct sandbox *sandbox, const struct message_limits *l
     }
     if (r == 0)
         r = nofile_change(&sandbox->launcher->cgroups, record->cgroup, record->pid,
-                          powers_first_id(&sandbox->launcher->powers, record->range), nofile_effective(before.open_files),
-                          nofile_effective(limits->open_files), err);
+                          powers_first_id(&sandbox->launcher->powers, record->range),
+                          nofile_effective(before.open_files), nofile_effective(limits->open_files),
+                          err);
     if (r == 0)
         return 0;
     struct error undo = ERROR_INIT;
@@ -370,7 +371,8 @@ static void restore_limits(const struct sandbox *sandbox)
     uint32_t files = nofile_effective(record->limits.open_files);
     if (sandbox->launcher->cgroups.count > 0 &&
         nofile_change(&sandbox->launcher->cgroups, record->cgroup, record->pid,
-                      powers_first_id(&sandbox->launcher->powers, record->range), nofile_max(), files, &err) < 0)
+                      powers_first_id(&sandbox->launcher->powers, record->range), nofile_max(),
+                      files, &err) < 0)
         log_error("sandbox %s: %s", record->id, err.message);
 }
 

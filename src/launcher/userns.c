@@ -108,9 +108,8 @@ void userns_obstacle(char ret[USERNS_REASON_MAX])
         char value[NUMBER];
         if (!read_setting(settings[i].path, value) || !str_equal(value, settings[i].bad))
             continue;
-        snprintf(ret, USERNS_REASON_MAX,
-                 "%s is %s here; as root: sysctl -w %s=%s", settings[i].name, value,
-                 settings[i].name, settings[i].good);
+        snprintf(ret, USERNS_REASON_MAX, "%s is %s here; as root: sysctl -w %s=%s",
+                 settings[i].name, value, settings[i].name, settings[i].good);
         return;
     }
 }

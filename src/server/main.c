@@ -1,6 +1,6 @@
 /* opensandbox-server: reads its configuration as root, makes its folders, finds or starts the
- * launcher, becomes an unprivileged user, and only then opens keys, database and sockets. Started by
- * an ordinary user it stays that user, and so is the launcher. */
+ * launcher, becomes an unprivileged user, and only then opens keys, database and sockets. Started
+ * by an ordinary user it stays that user, and so is the launcher. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -157,8 +157,9 @@ static int start(const struct server_config *config, struct error *err)
     if (r < 0)
         return r;
     if (config->state_dir == NULL)
-        return error_set(err, ERR_INVALID,
-                         "there is neither XDG_DATA_HOME nor HOME to keep anything in; give --state");
+        return error_set(
+            err, ERR_INVALID,
+            "there is neither XDG_DATA_HOME nor HOME to keep anything in; give --state");
     AUTO_CLOSE int lock =
         server_state_dir_prepare(config->state_dir, identity.uid, identity.gid, err);
     if (lock < 0)

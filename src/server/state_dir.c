@@ -9,8 +9,9 @@
 #include "base/file.h"
 #include "base/mem.h"
 
-/* Root (or the user, of whom all is) creates inside a folder that is root's, by name, without following links: nothing that the
- * unprivileged server wrote below `server` is ever opened or chowned here. */
+/* Root (or the user, of whom all is) creates inside a folder that is root's, by name, without
+ * following links: nothing that the unprivileged server wrote below `server` is ever opened or
+ * chowned here. */
 static int make_dir_at(int parent, const char *name, mode_t mode, uid_t uid, gid_t gid,
                        struct error *err)
 {

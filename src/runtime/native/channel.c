@@ -70,8 +70,7 @@ static int check_hello_answer(const union message *message, struct error *err)
     return error_set(err, ERR_INTERNAL, "the launcher did not answer HELLO");
 }
 
-static int hello_and_wait(int fd, uint32_t sequence, struct message_welcome *ret,
-                          struct error *err)
+static int hello_and_wait(int fd, uint32_t sequence, struct message_welcome *ret, struct error *err)
 {
     union message message;
     message_init(&message, MESSAGE_HELLO, sequence);

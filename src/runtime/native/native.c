@@ -231,7 +231,7 @@ static void on_message(const union message *message, void *ctx)
     case MESSAGE_STAT:
     case MESSAGE_SOCKET:
     case MESSAGE_WELCOME: /* the channel has taken it */
-        break; /* not in this direction: message_receive() has refused them */
+        break;            /* not in this direction: message_receive() has refused them */
     }
 }
 
@@ -296,8 +296,8 @@ static const char *native_lacks(struct runtime *self)
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         size_t used = strlen(text);
         if ((welcome->missing & parts[i].bit) != 0)
-            snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "It does without: ",
-                     parts[i].text);
+            snprintf(text + used, size - used, "%s%s",
+                     used > 0 ? ", " : "It does without: ", parts[i].text);
     }
     size_t used = strlen(text);
     if (used > 0)
