@@ -14,6 +14,11 @@ void execd_guard_from_oom(void);
  * -1 with errno. Makes system calls only. */
 int execd_guard_undo_in_child(void);
 
+/* As process 1 and root: what runs here as root shall not look into us, nor trace us. The file we
+ * were executed from cannot be read where a launcher of root's has started us, which is enough; it
+ * can be where root in here is the user who owns that file. */
+void execd_guard_from_looks(void);
+
 /* Programs of our own user could read the token from our command line, environment or memory.
  * Returns a copy (NULL stays NULL), wipes the original and the variable, and forbids other
  * processes of our user to look into us. */

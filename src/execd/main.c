@@ -246,6 +246,7 @@ static int set_up(struct execd *execd, const struct execd_options *options, stru
     if (execd_workgroup_init(options->work_fds.items, options->work_fds.count, err) < 0)
         return -1;
     execd_guard_from_oom();
+    execd_guard_from_looks();
     AUTO_FREE char *token = execd_guard_take_token(options->token);
     save_memory();
     execd_init(execd, uv_default_loop());

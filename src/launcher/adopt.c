@@ -15,17 +15,9 @@
 #include "launcher/launcher.h"
 #include "launcher/process.h"
 
-/* A pidfd of the recorded process, or -1 if it is not that process any more. The pidfd first: once
- * it is open the pid cannot be given to another process unseen. */
 static int open_recorded(const struct launcher *launcher, const struct record *record)
 {
-    AUTO_CLOSE int pidfd = -1;
-    uint64_t start = 0;
-    if (!str_equal(record->boot_id, launcher->state.boot_id) ||
-        record->exit_reason != MESSAGE_EXIT_NONE || process_open(record->pid, &pidfd) < 0 ||
-        process_start_time(record->pid, &start) < 0 || start != record->start_ticks)
-        return -1;
-    return TAKE_FD(pidfd);
+    return record_open_process(record, launcher->state.boot_id);
 }
 
 static int read_record(int parent_fd, const char *name, struct record *ret, struct error *err)

@@ -342,6 +342,9 @@ int cgroup_check(const struct cgroups *groups, const struct cgroup_limits *limit
         {limits_io(limits), CGROUP_IO, "an I/O", groups->v2 ? "io" : "blkio"},
     };
     for (size_t i = 0; i < ARRAY_LEN(needs); i++) {
+        if (needs[i].wanted && groups->none[0] != '\0')
+            return error_set(err, ERR_UNSUPPORTED, "%s limit cannot be enforced: %s",
+                             needs[i].limit, groups->none);
         if (needs[i].wanted && !cgroup_has(groups, needs[i].controller))
             return error_set(err, ERR_UNSUPPORTED,
                              "%s limit cannot be enforced: this machine has no usable %s cgroup "

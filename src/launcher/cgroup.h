@@ -25,6 +25,7 @@
 
 #define CGROUP_PIDS_DEFAULT 4096
 #define CGROUP_NAME_MAX     32
+#define CGROUP_REASON_MAX   192
 #define CGROUP_WORK_FDS_MAX 2       /* hierarchies in which work and execd are apart */
 #define CGROUP_EXECD        "execd" /* v1 */
 
@@ -61,6 +62,7 @@ struct cgroups {
                    * this controller mounted; NULL: none */
     struct cgroup_device device;
     unsigned next_slot;
+    char none[CGROUP_REASON_MAX]; /* why there is no hierarchy; "" when the machine has none */
 };
 
 /* 0: no limit; for pids the default. */
@@ -102,9 +104,10 @@ bool cgroup_mounts_prefer_v2(const struct cgroup_mounts *mounts, const char *v2_
 
 /* Find the hierarchies and make our parent group in them: <mount>/<parent>/opensandbox-<instance>.
  * Without any hierarchy count is 0: sandboxes without limits still work. I/O is that of the disk on
- * which `state_path` is. */
+ * which `state_path` is. Unless `anywhere`: in the group that was given to us, if one was (see
+ * cgroup_given.c); nothing then is no error, and `none` says why. */
 int cgroup_open(struct cgroups *groups, const char *parent, const char *instance,
-                const char *state_path, struct error *err);
+                const char *state_path, bool anywhere, struct error *err);
 void cgroup_close(struct cgroups *groups); /* removes our parent groups if they are empty */
 
 /* Have the kernel move processes between groups without a pause of milliseconds, for as long as the

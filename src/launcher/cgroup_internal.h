@@ -46,6 +46,21 @@ uint64_t cgroup_text_io_v2(const char *text, const struct cgroup_device *device,
 const char *cgroup_controller_name(enum cgroup_controller controller, bool v2);
 bool cgroup_list_has(const char *list, const char *separators, const char *word);
 
+/* Hierarchies of somebody who is not root of the machine: that of version 2, below the group that
+ * was given to him, or none, with the reason in groups->none. `relative` is the name of our group
+ * below the parent; `parent`: the group to use, NULL: the one we are in. */
+void cgroup_open_given(struct cgroups *groups, const struct cgroup_mounts *mounts,
+                       const char *parent, const char *relative);
+
+/* Only look: the group that would be used, relative to where v2 is mounted, for the caller to free.
+ * Else -errno and why there is none. */
+int cgroup_find_given(const struct cgroup_mounts *mounts, const char *parent, char **ret_path,
+                      char reason[CGROUP_REASON_MAX]);
+
+/* Use this v2 hierarchy with what is enabled for children of our group in it. */
+int cgroup_open_v2(struct cgroups *groups, const char *mount, const char *relative,
+                   struct error *err);
+
 /* Fill in the disk of a path. */
 void cgroup_find_device(const char *path, struct cgroup_device *ret);
 

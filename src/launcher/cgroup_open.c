@@ -131,7 +131,7 @@ static void make_cpuset(struct cgroups *groups, const char *mount, const char *r
         groups->cpuset = mem_printf("%s/%s", mount, relative);
 }
 
-static int open_v2(struct cgroups *groups, const char *mount, const char *relative,
+int cgroup_open_v2(struct cgroups *groups, const char *mount, const char *relative,
                    struct error *err)
 {
     static const struct place place = {"", true};
@@ -191,7 +191,7 @@ static bool choose_v2(const struct cgroup_mounts *mounts)
 }
 
 int cgroup_open(struct cgroups *groups, const char *parent, const char *instance,
-                const char *state_path, struct error *err)
+                const char *state_path, bool anywhere, struct error *err)
 {
     *groups = (struct cgroups){0};
     for (int i = 0; i < CGROUP_CONTROLLERS; i++)
@@ -206,14 +206,19 @@ int cgroup_open(struct cgroups *groups, const char *parent, const char *instance
 
     AUTO_FREE char *relative = parent == NULL ? mem_printf("opensandbox-%s", instance)
                                               : mem_printf("%s/opensandbox-%s", parent, instance);
-    groups->v2 = choose_v2(&mounts);
-    r = groups->v2 ? open_v2(groups, mounts.v2, relative, err)
-                   : open_v1(groups, &mounts, relative, err);
+    if (!anywhere) {
+        AUTO_FREE char *own = mem_printf("opensandbox-%s", instance);
+        cgroup_open_given(groups, &mounts, parent, own);
+    } else {
+        groups->v2 = choose_v2(&mounts);
+        r = groups->v2 ? cgroup_open_v2(groups, mounts.v2, relative, err)
+                       : open_v1(groups, &mounts, relative, err);
+    }
     if (r < 0) {
         cgroup_close(groups);
         return r;
     }
-    if (!groups->v2)
+    if (!groups->v2 && anywhere)
         make_cpuset(groups, mounts.cpuset, relative);
     cgroup_find_device(state_path, &groups->device);
     start_counting_io(groups);

@@ -10,13 +10,15 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/place.h"
 #include "base/str.h"
 #include "launcher/check_probe.h"
 #include "launcher/options.h"
+#include "launcher/private_root.h"
+#include "launcher/userns.h"
 
-#define STATE_DEFAULT "/var/lib/opensandbox"
-#define PROBE_MS      3000
-#define ROWS_MAX      96
+#define PROBE_MS 3000
+#define ROWS_MAX 96
 
 const char check_usage[] =
     "usage: opensandbox-launcher check [--state DIR] [--cgroup-parent NAME]\n"
@@ -24,7 +26,9 @@ const char check_usage[] =
     "\n"
     "Says what this machine offers and what is therefore on or off. Changes nothing.\n"
     "\n"
-    "  --state DIR           where sandboxes are to live (default: " STATE_DEFAULT ")\n"
+    "  --state DIR           where sandboxes are to live (default: /var/lib/opensandbox; an\n"
+    "                        ordinary user's: $XDG_DATA_HOME/opensandbox or\n"
+    "                        ~/.local/share/opensandbox)\n"
     "  --cgroup-parent NAME  where their control groups are to be made\n"
     "  --network-pool NET    their IPv4 addresses, as the launcher is given them\n"
     "  --dns ADDRESS         their name server, likewise (up to three)\n"
@@ -47,9 +51,9 @@ struct check_options {
 
 static int parse_options(int argc, char **argv, struct check_options *ret, struct error *err)
 {
-    *ret = (struct check_options){.state_dir = STATE_DEFAULT};
+    *ret = (struct check_options){0};
     options_default_network(&ret->network);
-    for (int i = 1; i < argc; i += 2) {
+    for (int i = 2; i < argc; i += 2) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (str_equal(name, "--help")) {
             ret->help = true;
@@ -152,7 +156,8 @@ static void add_defaults(const struct check_context *context, const struct check
                      result->found == CHECK_UNKNOWN ? "not known"
                      : result->found == CHECK_NO    ? probe->off
                                                     : probe->on);
-    if (result->advice[0] == '\0' && result->found == CHECK_UNKNOWN && !context->root)
+    if (result->advice[0] == '\0' && result->found == CHECK_UNKNOWN && !context->root &&
+        !context->rootless)
         check_advice(result, "run this check as root");
     else if (result->advice[0] == '\0' && result->found != CHECK_YES && probe->advice != NULL)
         check_advice(result, "%s", probe->advice);
@@ -200,6 +205,20 @@ static int print(const struct check_report *report, bool json)
     return file_write_all(STDOUT_FILENO, out.data, out.length);
 }
 
+/* An ordinary user goes on as his launcher does; where that fails, as who he is. */
+static void find_powers(struct check_context *context, char **argv)
+{
+    struct error err = ERROR_INIT;
+    if (geteuid() != 0)
+        (void)userns_enter(NULL, argv, &context->obstacle); /* returns when it cannot */
+    if (geteuid() != 0 || powers_find(&context->powers, &err) < 0)
+        return;
+    context->root = context->powers.machine;
+    context->rootless = !context->root;
+    if (context->rootless && private_root_enter(&context->obstacle) < 0)
+        context->rootless = false;
+}
+
 int check_main(int argc, char **argv)
 {
     struct check_options options;
@@ -213,17 +232,22 @@ int check_main(int argc, char **argv)
         return 0;
     }
     struct check_context context = {
-        .state_dir = options.state_dir,
         .cgroup_parent = options.cgroup_parent,
-        .root = geteuid() == 0,
         .network = &options.network,
     };
+    find_powers(&context, argv);
+    AUTO_FREE char *place = place_default_state(context.root);
+    context.state_dir = options.state_dir != NULL ? options.state_dir : place;
+    if (context.state_dir == NULL) {
+        fprintf(stderr, "opensandbox-launcher: check: give --state: HOME is not set\n");
+        return 2;
+    }
     snprintf(context.group, sizeof(context.group), "opensandbox-check-%d", (int)getpid());
     int signal_number;
     (void)check_bounded(prepare, NULL, &context, sizeof(context), PROBE_MS, &signal_number);
     AUTO_FREE struct check_row *rows = mem_alloc_array(ROWS_MAX, sizeof(*rows));
     struct check_report report = {
-        .state_dir = options.state_dir,
+        .state_dir = context.state_dir,
         .cgroup_parent = options.cgroup_parent,
         .rows = rows,
         .count = run_all(&context, rows),

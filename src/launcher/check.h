@@ -42,7 +42,8 @@ struct check_row {
 
 struct check_report {
     const char *state_dir;
-    const char *cgroup_parent; /* NULL: the root of each hierarchy */
+    const char
+        *cgroup_parent; /* NULL: the root of each hierarchy; an ordinary user: where we are */
     const struct check_row *rows;
     size_t count;
 };
@@ -57,5 +58,7 @@ void check_print_json(const struct check_report *report, struct buf *out);
 
 extern const char check_usage[];
 
-/* argv[0] is "check". Returns the exit status: 0 sandboxes can run, 1 they cannot, 2 usage. */
+/* argv[1] is "check". An ordinary user is checked as his launcher would be, inside of a user
+ * namespace, if one can be made. Returns the exit status: 0 sandboxes can run, 1 they cannot, 2
+ * usage. */
 int check_main(int argc, char **argv);

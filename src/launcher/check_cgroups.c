@@ -8,6 +8,7 @@
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -21,18 +22,38 @@
 #include "launcher/check_probe.h"
 
 #define MOUNTINFO_MAX (16u << 20)
+#define GIVE                                                                                \
+    "start the server in a control group of its own that belongs to the user: systemd-run " \
+    "--user -p Delegate=yes -p KillMode=process opensandbox-server"
 
 struct hierarchies {
     struct cgroup_mounts mounts;
-    bool v2; /* what sandboxes are limited with */
+    bool v2;                      /* what sandboxes are limited with */
+    char *given;                  /* an ordinary user's: the group in it, or NULL */
+    char none[CGROUP_REASON_MAX]; /* why he has none */
 };
 
 static void hierarchies_done(struct hierarchies *found)
 {
+    free(found->given);
     cgroup_mounts_done(&found->mounts);
 }
 
-static void find_hierarchies(struct hierarchies *ret)
+/* Of an ordinary user: v2, and only where it was given to him. */
+static void keep_given(const struct check_context *context, struct hierarchies *found)
+{
+    if (cgroup_find_given(&found->mounts, context->cgroup_parent, &found->given, found->none) < 0) {
+        cgroup_mounts_done(&found->mounts);
+        found->mounts = (struct cgroup_mounts){0};
+    }
+    for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
+        free(found->mounts.v1[i]);
+        found->mounts.v1[i] = NULL;
+    }
+    found->v2 = found->mounts.v2 != NULL;
+}
+
+static void find_hierarchies(const struct check_context *context, struct hierarchies *ret)
 {
     *ret = (struct hierarchies){0};
     CLEANUP(buf_done) struct buf text, controllers;
@@ -41,6 +62,10 @@ static void find_hierarchies(struct hierarchies *ret)
     if (check_read("/proc/self/mountinfo", &text) < 0)
         return;
     cgroup_mounts_parse(text.data, &ret->mounts);
+    if (context->rootless) {
+        keep_given(context, ret);
+        return;
+    }
     if (ret->mounts.v2 == NULL)
         return;
     AUTO_FREE char *path = mem_printf("%s/cgroup.controllers", ret->mounts.v2);
@@ -62,16 +87,21 @@ static const char *mount_of(const struct hierarchies *found, enum cgroup_control
     return found->v2 ? found->mounts.v2 : found->mounts.v1[controller];
 }
 
+static const char *parent_of(const struct check_context *context, const struct hierarchies *found)
+{
+    return found->given != NULL ? found->given : context->cgroup_parent;
+}
+
 /* Walks from the mount point to the parent, or as far as there is one: the launcher makes the rest.
  * `visit` (may be NULL) sees every group on the way. Returns 0 or -errno. */
-static int walk_to_parent(const struct check_context *context, const char *mount,
+static int walk_to_parent(const char *parent, const char *mount,
                           int (*visit)(int group_fd, const char *controller),
                           const char *controller, int *ret_fd)
 {
     AUTO_CLOSE int fd = open(mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    AUTO_FREE char *names = mem_dup(context->cgroup_parent != NULL ? context->cgroup_parent : "");
+    AUTO_FREE char *names = mem_dup(parent != NULL ? parent : "");
     char *save = NULL;
     int r = visit != NULL ? visit(fd, controller) : 0;
     for (char *name = strtok_r(names, "/", &save); name && r == 0;
@@ -91,10 +121,11 @@ static int walk_to_parent(const struct check_context *context, const char *mount
 }
 
 /* Makes a group, looks for a file in it (NULL: none) and removes the group. -ENOENT: no file. */
-static int try_group(const struct check_context *context, const char *mount, const char *file)
+static int try_group(const struct check_context *context, const struct hierarchies *found,
+                     const char *mount, const char *file)
 {
     AUTO_CLOSE int parent = -1;
-    int r = walk_to_parent(context, mount, NULL, NULL, &parent);
+    int r = walk_to_parent(parent_of(context, found), mount, NULL, NULL, &parent);
     if (r < 0)
         return r;
     if (mkdirat(parent, context->group, 0755) < 0)
@@ -107,30 +138,38 @@ static int try_group(const struct check_context *context, const char *mount, con
     return r;
 }
 
-static void remove_group(const struct check_context *context, const char *mount)
+static void remove_group(const struct check_context *context, const struct hierarchies *found,
+                         const char *mount)
 {
     AUTO_CLOSE int parent = -1;
-    if (mount != NULL && walk_to_parent(context, mount, NULL, NULL, &parent) == 0)
+    if (mount != NULL && walk_to_parent(parent_of(context, found), mount, NULL, NULL, &parent) == 0)
         (void)unlinkat(parent, context->group, AT_REMOVEDIR);
 }
 
 void check_cgroups_clean(const struct check_context *context)
 {
     CLEANUP(hierarchies_done) struct hierarchies found;
-    find_hierarchies(&found);
-    remove_group(context, found.mounts.v2);
+    find_hierarchies(context, &found);
+    remove_group(context, &found, found.mounts.v2);
     for (int i = 0; i < CGROUP_CONTROLLERS; i++)
-        remove_group(context, found.mounts.v1[i]);
+        remove_group(context, &found, found.mounts.v1[i]);
+}
+
+static void say_none(const struct hierarchies *found, struct check_result *result,
+                     const char *otherwise)
+{
+    check_say(result, CHECK_NO, "%s", found->none[0] != '\0' ? found->none : otherwise);
+    if (found->none[0] != '\0')
+        check_advice(result, "%s", GIVE);
 }
 
 static void probe_mode(const struct check_context *context, struct check_result *result)
 {
-    (void)context;
     CLEANUP(hierarchies_done) struct hierarchies found;
-    find_hierarchies(&found);
+    find_hierarchies(context, &found);
     bool v1 = any_v1(&found), v2 = found.mounts.v2 != NULL;
     if (!v1 && !v2) {
-        check_say(result, CHECK_NO, "no hierarchy of control groups is mounted");
+        say_none(&found, result, "no hierarchy of control groups is mounted");
         return;
     }
     check_say(result, CHECK_YES, "mounted: %s", v1 && v2 ? "v1 and v2 (hybrid)" : v1 ? "v1" : "v2");
@@ -140,7 +179,7 @@ static void probe_mode(const struct check_context *context, struct check_result 
 static void probe_groups(const struct check_context *context, struct check_result *result)
 {
     CLEANUP(hierarchies_done) struct hierarchies found;
-    find_hierarchies(&found);
+    find_hierarchies(context, &found);
     int r = 0, count = 0;
     const char *where = "";
     for (int i = 0; i < CGROUP_CONTROLLERS && r == 0; i++) {
@@ -149,10 +188,11 @@ static void probe_groups(const struct check_context *context, struct check_resul
             continue;
         where = mount;
         count++;
-        r = try_group(context, mount, NULL);
+        r = try_group(context, &found, mount, NULL);
     }
     if (count == 0) {
-        check_say(result, CHECK_PARTLY, "there is no hierarchy to make them in");
+        say_none(&found, result, "there is no hierarchy to make them in");
+        result->found = CHECK_PARTLY;
         check_effect(result, "sandboxes have no groups");
         return;
     }
@@ -178,11 +218,13 @@ static int passes_on(int group_fd, const char *controller)
     return processes.length > 0 ? -EBUSY : 0;
 }
 
-static int can_pass_on(const struct check_context *context, const char *mount,
+static int can_pass_on(const struct check_context *context, const struct hierarchies *found,
                        const char *controller)
 {
     AUTO_CLOSE int parent = -1;
-    AUTO_FREE char *path = mem_printf("%s/cgroup.controllers", mount);
+    const char *mount = found->mounts.v2;
+    AUTO_FREE char *path =
+        mem_printf("%s/%s/cgroup.controllers", mount, found->given != NULL ? found->given : "");
     CLEANUP(buf_done) struct buf offered;
     buf_init(&offered, 4096);
     int r = check_read(path, &offered);
@@ -190,7 +232,9 @@ static int can_pass_on(const struct check_context *context, const char *mount,
         return r;
     if (!cgroup_list_has(offered.data, " \n", controller))
         return -ENOENT;
-    return walk_to_parent(context, mount, passes_on, controller, &parent);
+    if (found->given != NULL)
+        return 0; /* the launcher moves out of it */
+    return walk_to_parent(context->cgroup_parent, mount, passes_on, controller, &parent);
 }
 
 /* `file` is what v1 limits with. On v2 the files are seen only where the controller is turned on.
@@ -199,15 +243,16 @@ static void try_controller(const struct check_context *context, struct check_res
                            enum cgroup_controller controller, const char *file)
 {
     CLEANUP(hierarchies_done) struct hierarchies found;
-    find_hierarchies(&found);
+    find_hierarchies(context, &found);
     const char *mount = mount_of(&found, controller);
     const char *name = cgroup_controller_name(controller, found.v2);
     char what[CHECK_TEXT_MAX / 2];
     if (mount == NULL) {
-        check_say(result, CHECK_NO, "no hierarchy with the controller %s is mounted", name);
+        snprintf(what, sizeof(what), "no hierarchy with the controller %s is mounted", name);
+        say_none(&found, result, what);
         return;
     }
-    int r = found.v2 ? can_pass_on(context, mount, name) : try_group(context, mount, file);
+    int r = found.v2 ? can_pass_on(context, &found, name) : try_group(context, &found, mount, file);
     snprintf(what, sizeof(what), "%s at %s", found.v2 ? name : file, mount);
     check_say_outcome(context, result, r, what);
     if (r == -EBUSY)
@@ -247,8 +292,8 @@ static void probe_io_read(const struct check_context *context, struct check_resu
 static void probe_io_write(const struct check_context *context, struct check_result *result)
 {
     CLEANUP(hierarchies_done) struct hierarchies found;
-    find_hierarchies(&found);
-    if (found.v2) {
+    find_hierarchies(context, &found);
+    if (found.v2 || context->rootless) {
         probe_io_read(context, result);
         return;
     }
@@ -262,14 +307,14 @@ static void try_core(const struct check_context *context, struct check_result *r
                      enum cgroup_controller controller, const char *v1_file, const char *v2_file)
 {
     CLEANUP(hierarchies_done) struct hierarchies found;
-    find_hierarchies(&found);
+    find_hierarchies(context, &found);
     const char *mount = mount_of(&found, controller);
     if (mount == NULL) {
-        check_say(result, CHECK_NO, "no hierarchy with it is mounted");
+        say_none(&found, result, "no hierarchy with it is mounted");
         return;
     }
     const char *file = found.v2 ? v2_file : v1_file;
-    int r = try_group(context, mount, file);
+    int r = try_group(context, &found, mount, file);
     check_say_outcome(context, result, r, file);
     if (r == -ENOENT)
         check_say(result, CHECK_NO, "%s is not there", file);
@@ -288,7 +333,7 @@ static void probe_cpuacct(const struct check_context *context, struct check_resu
 static void probe_kill(const struct check_context *context, struct check_result *result)
 {
     CLEANUP(hierarchies_done) struct hierarchies found;
-    find_hierarchies(&found);
+    find_hierarchies(context, &found);
     if (found.v2)
         try_core(context, result, CGROUP_FREEZER, "", "cgroup.kill");
     else
@@ -308,7 +353,7 @@ static uint64_t swap_bytes(void)
 static void probe_swap(const struct check_context *context, struct check_result *result)
 {
     CLEANUP(hierarchies_done) struct hierarchies found;
-    find_hierarchies(&found);
+    find_hierarchies(context, &found);
     const char *mount = mount_of(&found, CGROUP_MEMORY);
     const char *file = found.v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
     if (swap_bytes() == 0)
@@ -316,7 +361,7 @@ static void probe_swap(const struct check_context *context, struct check_result 
     else if (mount == NULL)
         check_say(result, CHECK_NO, "no hierarchy with the controller memory is mounted");
     else
-        check_say_outcome(context, result, try_group(context, mount, file), file);
+        check_say_outcome(context, result, try_group(context, &found, mount, file), file);
     if (found.v2 && result->found == CHECK_NO) /* seen only where memory is turned on already */
         check_say(result, CHECK_UNKNOWN, "%s is seen once the launcher runs", file);
 }
@@ -335,7 +380,7 @@ static void probe_dynmods(const struct check_context *context, struct check_resu
 static void probe_clone3(const struct check_context *context, struct check_result *result)
 {
     CLEANUP(hierarchies_done) struct hierarchies found;
-    find_hierarchies(&found);
+    find_hierarchies(context, &found);
     long r = syscall(SYS_clone3, NULL, 0);
     bool there = r < 0 && errno != ENOSYS && errno != EPERM;
     if (there)

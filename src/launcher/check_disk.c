@@ -83,6 +83,8 @@ static void probe_loop(const struct check_context *context, struct check_result 
     AUTO_CLOSE int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
     if (control < 0) {
         check_say_outcome(context, result, -errno, "opening /dev/loop-control");
+        if (context->rootless)
+            check_advice(result, "start the server as root");
         return;
     }
     snprintf(path, sizeof(path), "%s/loop", context->scratch);
@@ -114,6 +116,8 @@ static void probe_limits(const struct check_context *context, struct check_resul
     else
         check_say(result, loop == CHECK_UNKNOWN && mke2fs == CHECK_YES ? CHECK_UNKNOWN : CHECK_NO,
                   "neither project quota nor loop devices with mke2fs");
+    if (context->rootless)
+        check_advice(result, "start the server as root");
 }
 
 #define SECTION "disk limits"

@@ -126,11 +126,23 @@ static void try_idmap(const struct check_context *context, struct check_result *
     AUTO_CLOSE int userns = -1;
     char what[CHECK_TEXT_MAX / 2];
     snprintf(what, sizeof(what), "a mount of %.80s with mapped ids", path);
+    if (context->rootless) {
+        check_say(result, CHECK_NO, "%s: only root may have it", what);
+        check_advice(result, "start the server as root");
+        AUTO_CLOSE int plain = mounts_clone(AT_FDCWD, path, MOUNT_ATTR_RDONLY, -1);
+        if (plain >= 0)
+            return;
+        /* The kernel does not let him see what a mount of somebody else's hides. */
+        check_say(result, CHECK_NO, "a mount of %.80s: %s; is something mounted in it?", path,
+                  strerror(-plain));
+        check_effect(result, "an image there cannot be used by this user");
+        return;
+    }
     if (!context->root) {
         check_say(result, CHECK_UNKNOWN, "%s: only root can try it", what);
         return;
     }
-    int r = check_user_namespace(&userns);
+    int r = check_user_namespace(&context->powers, &userns);
     if (r < 0) {
         check_say(result, CHECK_UNKNOWN, "there is no user namespace to try it with: %s",
                   strerror(-r));

@@ -23,8 +23,17 @@
 
 static void probe_root(const struct check_context *context, struct check_result *result)
 {
+    if (context->rootless) {
+        check_say(result, CHECK_PARTLY, "user %u, root of a user namespace", context->powers.user);
+        check_effect(result,
+                     "the launcher works as this user and offers what the kernel grants him");
+        check_advice(result, "start the server as root for what is off below");
+        return;
+    }
     check_say(result, context->root ? CHECK_YES : CHECK_NO, "effective user id %u",
               (unsigned)geteuid());
+    if (context->obstacle.code != ERR_OK)
+        check_say(result, CHECK_NO, "%.*s", CHECK_TEXT_MAX - 1, context->obstacle.message);
 }
 
 static bool has_capability(const struct __user_cap_data_struct data[2], int capability)
@@ -59,7 +68,8 @@ static void probe_capabilities(const struct check_context *context, struct check
         check_say(result, CHECK_NO, "missing:%s", missing);
     else
         check_say(result, CHECK_YES, "all that are needed%s",
-                  has_capability(data, CAP_SYS_RESOURCE)
+                  context->rootless ? "; inside the user namespace"
+                  : has_capability(data, CAP_SYS_RESOURCE)
                       ? ""
                       : "; without sys_resource no limit is raised above our own");
 }
@@ -130,7 +140,7 @@ static void probe_mount_api(const struct check_context *context, struct check_re
     int r = fs < 0 ? -errno : 0;
     struct mount_attr nothing = {0};
     AUTO_CLOSE int tree =
-        r < 0 ? -1 : open_tree(AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        r < 0 ? -1 : open_tree(AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
     if (r == 0 &&
         (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &nothing, sizeof(nothing)) < 0))
         r = -errno;
@@ -139,7 +149,8 @@ static void probe_mount_api(const struct check_context *context, struct check_re
 
 const struct check_probe check_kernel_probes[] = {
     {"system", "root", CHECK_NEEDED, probe_root, "the launcher can do its work",
-     "the launcher needs root", "start the launcher, or the server that starts it, as root"},
+     "the launcher needs root, or a user namespace of its own",
+     "start the launcher, or the server that starts it, as root"},
     {"system", "capabilities", CHECK_NEEDED, probe_capabilities, "root may do what is needed",
      "root is restricted here", "in a container: give it these capabilities, or all of them"},
     {"system", "kernel", CHECK_NOTE, probe_kernel, "recent enough",

@@ -14,18 +14,23 @@
 #include "launcher/check_probe.h"
 #include "launcher/idrange.h"
 #include "launcher/private_root.h"
+#include "launcher/userns.h"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x80
 #endif
 
 #define ID_FILE_MAX (16u << 20)
+#define ADD_IDS                                                                                \
+    "install the package uidmap and, as root, give the user ids: lines \"%u:FIRST:COUNT\" in " \
+    "/etc/subuid and \"%u:FIRST:COUNT\" in /etc/subgid"
 
 /* Who is not root can only try inside a user namespace of his own. */
 static void try_namespace(const struct check_context *context, struct check_result *result,
                           int flag, const char *name)
 {
-    if (unshare(context->root ? flag : flag | CLONE_NEWUSER) < 0) {
+    bool root = context->root || context->rootless;
+    if (unshare(root ? flag : flag | CLONE_NEWUSER) < 0) {
         check_say_outcome(context, result, -errno, name);
         return;
     }
@@ -37,7 +42,7 @@ static void try_namespace(const struct check_context *context, struct check_resu
 static void probe_mount(const struct check_context *context, struct check_result *result)
 {
     struct error err = ERROR_INIT;
-    if (!context->root)
+    if (!context->root && !context->rootless)
         try_namespace(context, result, CLONE_NEWNS, "unshare(CLONE_NEWNS)");
     else if (private_root_enter(&err) < 0)
         check_say(result, CHECK_NO, "%s", err.message);
@@ -78,25 +83,25 @@ static void probe_time(const struct check_context *context, struct check_result 
 static void probe_user(const struct check_context *context, struct check_result *result)
 {
     struct error err = ERROR_INIT;
-    if (context->root)
+    if (context->root || context->rootless)
         (void)private_root_enter(&err); /* a plain chroot would be refused; has its own probe */
     try_namespace(context, result, CLONE_NEWUSER, "unshare(CLONE_NEWUSER)");
 }
 
-static int write_map(pid_t pid, const char *file)
+static int write_map(pid_t pid, const char *file, const struct powers *powers)
 {
     char path[64], map[64];
     snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-    snprintf(map, sizeof(map), "0 %u %u", idrange_base(0), IDRANGE_SIZE);
+    snprintf(map, sizeof(map), "0 %u %u", powers_first_id(powers, 0), powers->ids_each);
     AUTO_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
     return fd < 0 ? -errno : file_write_all(fd, map, strlen(map));
 }
 
-static int open_namespace(pid_t pid, int *ret_fd)
+static int open_namespace(pid_t pid, const struct powers *powers, int *ret_fd)
 {
-    int r = write_map(pid, "uid_map");
+    int r = write_map(pid, "uid_map", powers);
     if (r == 0)
-        r = write_map(pid, "gid_map");
+        r = write_map(pid, "gid_map", powers);
     if (r < 0)
         return r;
     char path[64];
@@ -116,7 +121,7 @@ NORETURN static void hold_namespace(int report_fd, int hold_fd)
     _exit(0);
 }
 
-int check_user_namespace(int *ret_fd)
+int check_user_namespace(const struct powers *powers, int *ret_fd)
 {
     struct error err = ERROR_INIT;
     int report[2], hold[2], answer;
@@ -135,7 +140,7 @@ int check_user_namespace(int *ret_fd)
     fd_close(TAKE_FD(report_write));
     if (read(report_read, &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
         answer = -EIO;
-    int r = answer < 0 ? answer : open_namespace(pid, ret_fd);
+    int r = answer < 0 ? answer : open_namespace(pid, powers, ret_fd);
     fd_close(TAKE_FD(hold_write));
     (void)waitpid(pid, NULL, 0);
     return r;
@@ -144,20 +149,49 @@ int check_user_namespace(int *ret_fd)
 static void probe_id_map(const struct check_context *context, struct check_result *result)
 {
     AUTO_CLOSE int fd = -1;
-    if (!context->root) {
+    const struct powers *powers = &context->powers;
+    if (!context->root && !context->rootless) {
         check_say(result, CHECK_UNKNOWN, "mapping a range of ids: only root can try it");
         return;
     }
-    char what[64];
-    snprintf(what, sizeof(what), "mapping the ids %u to %u", idrange_base(0),
-             idrange_base(0) + IDRANGE_SIZE - 1);
-    check_say_outcome(context, result, check_user_namespace(&fd), what);
+    char what[64], why[USERNS_REASON_MAX];
+    uint32_t first = powers_first_id(powers, 0);
+    snprintf(what, sizeof(what), "mapping the ids %u to %u", first, first + powers->ids_each - 1);
+    check_say_outcome(context, result, check_user_namespace(powers, &fd), what);
+    if (result->found != CHECK_YES || powers->ids_each > 1)
+        return;
+    userns_why_one_id(powers->user, why);
+    check_say(result, CHECK_PARTLY, "%s", why);
+    check_effect(result, "there is one user inside, root");
+    check_advice(result, ADD_IDS, powers->user, powers->user);
+}
+
+static void probe_own_ranges(const struct check_context *context, struct check_result *result)
+{
+    const struct powers *powers = &context->powers;
+    if (powers->id_ranges > 1) {
+        check_say(result, CHECK_YES, "%u ranges of %u subordinate ids", powers->id_ranges,
+                  powers->ids_each);
+        check_effect(result, "each sandbox has ids of its own, up to %u sandboxes and slots",
+                     powers->id_ranges - 1);
+        return;
+    }
+    check_say(result, CHECK_PARTLY,
+              "subordinate ids for one range; with %llu each sandbox has its own",
+              (unsigned long long)POWERS_RANGES_MIN * IDRANGE_SIZE);
+    if (powers->ids_each == 1)
+        check_say(result, CHECK_PARTLY, "there is one id");
+    check_effect(result, "all sandboxes have the same ids outside");
+    check_advice(result, ADD_IDS, powers->user, powers->user);
 }
 
 /* Only what is in files can be seen; directories of users in a network cannot. */
 static void probe_id_ranges(const struct check_context *context, struct check_result *result)
 {
-    (void)context;
+    if (context->rootless) {
+        probe_own_ranges(context, result);
+        return;
+    }
     static const struct {
         const char *path;
         bool subordinate;
@@ -208,7 +242,7 @@ static void probe_settings(const struct check_context *context, struct check_res
         check_effect(result, "room for %" PRIu64 " sandboxes and slots", least);
     if (least == 0)
         check_advice(result, "sysctl -w user.max_%s_namespaces=65536", which);
-    if (context->root || least == 0)
+    if (context->root || context->rootless || least == 0)
         return;
     if (check_read_number("/proc/sys/kernel/unprivileged_userns_clone", &value) == 0 && value == 0)
         check_say(result, CHECK_NO, "kernel.unprivileged_userns_clone is 0");

@@ -23,7 +23,7 @@ struct netlink_request {
 
 static int own_network(const struct check_context *context)
 {
-    int flags = CLONE_NEWNET | (context->root ? 0 : CLONE_NEWUSER);
+    int flags = CLONE_NEWNET | (context->root || context->rootless ? 0 : CLONE_NEWUSER);
     return unshare(flags) < 0 ? -errno : 0;
 }
 
@@ -79,6 +79,12 @@ static void end_attribute(struct netlink_request *request, struct rtattr *attrib
     attribute->rta_len = (unsigned short)(end - (char *)attribute);
 }
 
+static void tell_rootless(const struct check_context *context, struct check_result *result)
+{
+    if (context->rootless)
+        check_effect(result, "not used: networks of sandboxes need a launcher that is root");
+}
+
 static void probe_nft(const struct check_context *context, struct check_result *result)
 {
     struct netlink_request request = {
@@ -89,6 +95,7 @@ static void probe_nft(const struct check_context *context, struct check_result *
     if (r == 0)
         r = ask(NETLINK_NETFILTER, &request);
     check_say_outcome(context, result, r, "asking nf_tables for its generation");
+    tell_rootless(context, result);
 }
 
 static void probe_veth(const struct check_context *context, struct check_result *result)
@@ -105,6 +112,7 @@ static void probe_veth(const struct check_context *context, struct check_result 
     if (r == 0)
         r = ask(NETLINK_ROUTE, &request);
     check_say_outcome(context, result, r, "a pair of interfaces");
+    tell_rootless(context, result);
 }
 
 #define SECTION "network"

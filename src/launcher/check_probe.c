@@ -41,7 +41,7 @@ void check_say_outcome(const struct check_context *context, struct check_result 
 {
     if (r >= 0)
         check_say(result, CHECK_YES, "%s: works", what);
-    else if (!context->root && (r == -EPERM || r == -EACCES))
+    else if (!context->root && !context->rootless && (r == -EPERM || r == -EACCES))
         check_say(result, CHECK_UNKNOWN, "%s: only root can try it", what);
     else
         check_say(result, CHECK_NO, "%s: %s", what, strerror(-r));

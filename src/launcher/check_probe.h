@@ -6,7 +6,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/error.h"
 #include "launcher/check.h"
+#include "launcher/powers.h"
 
 struct options;
 
@@ -17,7 +19,10 @@ struct check_context {
     char scratch[PATH_MAX];    /* a directory of ours to try things out in, or "" */
     char group[64];            /* name for a control group of ours */
     bool scratch_elsewhere;    /* not on the file system of the state directory */
-    bool root;
+    bool root;                 /* of the machine */
+    bool rootless;             /* an ordinary user's launcher: root of a user namespace */
+    struct powers powers;      /* of either; else all zero */
+    struct error obstacle;     /* why an ordinary user has no user namespace; else ERR_OK */
     const struct options *network; /* of which the pool and the name servers count */
     const struct check_row *rows;  /* of the probes before this one */
     size_t count;
@@ -48,8 +53,8 @@ void check_say(struct check_result *result, enum check_found found, const char *
 void check_effect(struct check_result *result, const char *format, ...) PRINTF_LIKE(2, 3);
 void check_advice(struct check_result *result, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* The outcome of trying `what`: 0 is yes, -errno no; a refusal to somebody who is not root tells
- * nothing about the machine. */
+/* The outcome of trying `what`: 0 is yes, -errno no; a refusal to somebody who is no root at all
+ * tells nothing about the machine. */
 void check_say_outcome(const struct check_context *context, struct check_result *result, int r,
                        const char *what);
 
@@ -69,7 +74,7 @@ unsigned check_parse_ids(const char *text, bool subordinate, uint64_t first, uin
                          char *ret_name, size_t size);
 
 /* A new user namespace with one of our ranges of ids mapped; the fd is the namespace's. */
-int check_user_namespace(int *ret_fd);
+int check_user_namespace(const struct powers *powers, int *ret_fd);
 
 /* Removes what a cgroup probe that was ended could not. */
 void check_cgroups_clean(const struct check_context *context);

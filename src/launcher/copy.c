@@ -18,13 +18,14 @@
 static int copy_entry(int from_fd, const char *from, int to_fd, const char *to, unsigned depth,
                       struct copy_budget *budget, struct error *err);
 
-/* A link cannot change, so one more name of the same will do if it is root's: there are hundreds of
+/* A link cannot change, so one more name of the same will do if it is ours: there are hundreds of
  * them, and a new file costs a disk far more than a name. */
 static int copy_link(int from_fd, const char *from, int to_fd, const char *to,
                      const struct stat *st, struct error *err)
 {
     char target[PATH_MAX];
-    if (st->st_uid == 0 && st->st_gid == 0 && linkat(from_fd, from, to_fd, to, 0) == 0)
+    if (st->st_uid == geteuid() && st->st_gid == getegid() &&
+        linkat(from_fd, from, to_fd, to, 0) == 0)
         return 0;
     ssize_t length = readlinkat(from_fd, from, target, sizeof(target) - 1);
     if (length < 0)

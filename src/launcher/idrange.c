@@ -8,21 +8,22 @@ static bool is_used(const struct idrange *ranges, unsigned range)
     return ranges->used[range / 64] >> (range % 64) & 1;
 }
 
-void idrange_init(struct idrange *ranges)
+void idrange_init(struct idrange *ranges, unsigned count)
 {
     memset(ranges, 0, sizeof(*ranges));
     ranges->used[0] = 1; /* the store's */
     ranges->next = 1;
+    ranges->count = count;
 }
 
 int idrange_take(struct idrange *ranges, unsigned *ret_range)
 {
-    for (unsigned i = 0; i < IDRANGE_COUNT; i++) {
-        unsigned range = (ranges->next + i) % IDRANGE_COUNT;
+    for (unsigned i = 0; i < ranges->count; i++) {
+        unsigned range = (ranges->next + i) % ranges->count;
         if (is_used(ranges, range))
             continue;
         ranges->used[range / 64] |= 1ull << (range % 64);
-        ranges->next = (range + 1) % IDRANGE_COUNT;
+        ranges->next = (range + 1) % ranges->count;
         *ret_range = range;
         return 0;
     }
@@ -31,7 +32,7 @@ int idrange_take(struct idrange *ranges, unsigned *ret_range)
 
 int idrange_reserve(struct idrange *ranges, unsigned range)
 {
-    if (range == 0 || range >= IDRANGE_COUNT)
+    if (range == 0 || range >= ranges->count)
         return -ERANGE;
     if (is_used(ranges, range))
         return -EEXIST;
@@ -41,6 +42,6 @@ int idrange_reserve(struct idrange *ranges, unsigned range)
 
 void idrange_release(struct idrange *ranges, unsigned range)
 {
-    if (range > 0 && range < IDRANGE_COUNT)
+    if (range > 0 && range < ranges->count)
         ranges->used[range / 64] &= ~(1ull << (range % 64));
 }

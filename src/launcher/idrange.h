@@ -14,10 +14,11 @@
 
 struct idrange {
     uint64_t used[IDRANGE_COUNT / 64];
-    unsigned next; /* where the search goes on: a freed range rests as long as possible */
+    unsigned count; /* how many there are */
+    unsigned next;  /* where the search goes on: a freed range rests as long as possible */
 };
 
-void idrange_init(struct idrange *ranges);
+void idrange_init(struct idrange *ranges, unsigned count);     /* up to IDRANGE_COUNT */
 int idrange_take(struct idrange *ranges, unsigned *ret_range); /* 0, or -ENOSPC when all are used */
 int idrange_reserve(struct idrange *ranges, unsigned range);   /* 0, -ERANGE, or -EEXIST */
 void idrange_release(struct idrange *ranges, unsigned range);

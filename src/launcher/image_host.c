@@ -19,6 +19,7 @@
 
 #define NEW_DIR      IMAGE_HOST_DIR ".new"
 #define ENTRIES_MAX  20000u
+#define OWN_DEPTH    8u /* of directories that a sandbox owns */
 #define BYTES_MAX    (64ull << 20)
 #define OPAQUE_XATTR "user.overlay.opaque"
 
@@ -288,4 +289,57 @@ int image_host_build(int dir_fd, const char *host_root, const char *resolv, stru
         renameat(dir_fd, NEW_DIR, dir_fd, IMAGE_HOST_DIR) < 0)
         return error_set_errno(err, errno, "cannot put the host image in place");
     return file_remove_tree_at(dir_fd, NEW_DIR, err);
+}
+
+static int own_directory(int from_fd, int to_fd, const char *name, unsigned depth);
+
+static int own_directories(int from_fd, int to_fd, unsigned depth)
+{
+    int copy = openat(from_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+    if (dir == NULL) {
+        int r = -errno;
+        fd_close(copy);
+        return r;
+    }
+    int r = 0;
+    struct dirent *entry;
+    while (r == 0 && (entry = readdir(dir)) != NULL) {
+        if (entry->d_type == DT_DIR && !str_equal(entry->d_name, ".") &&
+            !str_equal(entry->d_name, ".."))
+            r = own_directory(dirfd(dir), to_fd, entry->d_name, depth);
+    }
+    closedir(dir);
+    return r;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as the layer we have built, which is bounded */
+static int own_directory(int from_fd, int to_fd, const char *name, unsigned depth)
+{
+    struct stat st;
+    if (depth == 0)
+        return 0;
+    AUTO_CLOSE int from = openat(from_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (from < 0 || fstat(from, &st) < 0 || mkdirat(to_fd, name, 0700) < 0 ||
+        fchmodat(to_fd, name, st.st_mode & 07777, 0) < 0)
+        return -errno;
+    AUTO_CLOSE int to = openat(to_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return to < 0 ? -errno : own_directories(from, to, depth - 1);
+}
+
+int image_host_own(int layer_fd, int upper_fd)
+{
+    struct error err = ERROR_INIT;
+    int r = own_directories(layer_fd, upper_fd, OWN_DEPTH);
+    if (r < 0)
+        return r;
+    AUTO_CLOSE int etc =
+        openat(upper_fd, IMAGE_HOST_ROOT "/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (etc < 0)
+        return -errno;
+    for (size_t i = 0; i < ARRAY_LEN(etc_files); i++) {
+        if (copy_text(etc, etc_files[i].name, etc_files[i].text, &err) < 0)
+            return err.sys != 0 ? -err.sys : -EIO;
+    }
+    return 0;
 }

@@ -33,3 +33,9 @@ int image_host_build(int dir_fd, const char *host_root, const char *resolv, stru
 void image_host_resolv(int dir_fd, char *ret, size_t size);
 
 bool image_host_exists(int dir_fd);
+
+/* For sandboxes that have ids of their own where no mount can map them: each would see the layer's
+ * files as nobody's. Make the layer's directories again in the upper layer, and the files of /etc
+ * that we write: what root inside makes, replaces or edits is then where he may. To be called as
+ * their owner. 0 or -errno. */
+int image_host_own(int layer_fd, int upper_fd);

@@ -77,13 +77,17 @@ static bool is_data(const char *name)
 }
 
 /* There are some thousands, so they are linked where that is possible: like /usr itself they are
- * then the host's files below an overlay, and dpkg never changes one in place. */
+ * then the host's files below an overlay, and dpkg never changes one in place. Where they are not
+ * ours, /usr is not either: nothing can be installed over it, and nobody misses them. */
 static int link_or_copy(int from_fd, const char *name, int to_fd, struct copy_budget *budget,
                         struct error *err)
 {
     struct stat st;
-    if (fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-        st.st_mode & S_IROTH && linkat(from_fd, name, to_fd, name, 0) == 0)
+    bool known = fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    if (known && st.st_uid != geteuid())
+        return 0;
+    if (known && S_ISREG(st.st_mode) && st.st_mode & S_IROTH &&
+        linkat(from_fd, name, to_fd, name, 0) == 0)
         return 0;
     return copy_tree(from_fd, name, to_fd, name, budget, err);
 }

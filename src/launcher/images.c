@@ -13,6 +13,8 @@
 #include "base/str.h"
 #include "launcher/slot_process.h"
 
+#define NOBODY 65534u /* whom the kernel names for ids that are not mapped */
+
 static struct image *find(struct images *images, const char *name)
 {
     for (size_t i = 0; i < images->count; i++) {
@@ -53,15 +55,20 @@ int images_add(struct images *images, const char *text, struct error *err)
     return 0;
 }
 
+static bool is_trusted(const struct images *images, uid_t owner)
+{
+    return owner == 0 || (images->owners_hidden && (owner == NOBODY || owner == 1));
+}
+
 /* `last`: the image itself, where not even a sticky bit makes it acceptable that others write. */
-static int check_directory(const struct image *image, int fd, size_t length, bool last,
-                           struct error *err)
+static int check_directory(const struct images *images, const struct image *image, int fd,
+                           size_t length, bool last, struct error *err)
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
         return error_set_errno(err, errno, "image '%s': cannot look at '%.*s'", image->name,
                                (int)length, image->path);
-    if (st.st_uid != 0)
+    if (!is_trusted(images, st.st_uid))
         return error_set(err, ERR_INTERNAL,
                          "image '%s': '%.*s' belongs to user %u; it must belong to root",
                          image->name, (int)length, image->path, (unsigned)st.st_uid);
@@ -81,7 +88,7 @@ static int step_error(const struct image *image, size_t length, int sys, struct 
 }
 
 /* Down from the root, each directory opened below the one that was checked before it. */
-static int open_image(struct image *image, struct error *err)
+static int open_image(const struct images *images, struct image *image, struct error *err)
 {
     AUTO_CLOSE int at = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (at < 0)
@@ -93,7 +100,7 @@ static int open_image(struct image *image, struct error *err)
         AUTO_CLOSE int next = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (next < 0)
             return step_error(image, length, errno, err);
-        int r = check_directory(image, next, length, last, err);
+        int r = check_directory(images, image, next, length, last, err);
         if (r < 0)
             return r;
         fd_close(at);
@@ -107,7 +114,7 @@ void images_open(struct images *images)
 {
     for (size_t i = 0; i < images->count; i++) {
         struct error err = ERROR_INIT;
-        if (open_image(&images->items[i], &err) < 0)
+        if (open_image(images, &images->items[i], &err) < 0)
             log_warn("%s", err.message);
     }
 }
@@ -149,7 +156,7 @@ int images_get(struct images *images, const char *name, int *ret_fd, struct erro
     if (image->fd >= 0 && is_gone(image->fd))
         image->fd = fd_close(image->fd);
     if (image->fd < 0) {
-        int r = open_image(image, err);
+        int r = open_image(images, image, err);
         if (r < 0)
             return r;
     }

@@ -8,6 +8,7 @@
  * a symbolic link. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -24,6 +25,9 @@ struct image {
 struct images {
     struct image items[IMAGES_MAX];
     size_t count;
+    /* We are root of a user namespace only: everybody outside, root among them, is the same nobody
+     * to us, and passes as an owner. Whoever names an image looks himself whose it is. */
+    bool owners_hidden;
 };
 
 /* From "NAME=DIR"; the text is borrowed. Looks at nothing but its form. */

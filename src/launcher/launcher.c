@@ -59,14 +59,31 @@ static int watch_signals(struct launcher *launcher, struct error *err)
                       err);
 }
 
+/* Where its ids cannot be mapped for each sandbox it belongs to the ids they have: all of them, or
+ * those of range 0. */
+static int build_image(struct launcher *launcher, struct error *err)
+{
+    const struct powers *powers = &launcher->powers;
+    const char *resolv = launcher->nat.on ? launcher->nat.resolv : IMAGE_HOST_RESOLV;
+    uint32_t owner = powers_first_id(powers, 0);
+    int before;
+    if (powers->map_mounts)
+        return image_host_build(launcher->state.launcher_fd, "/", resolv, err);
+    int r = process_act_as(owner, owner, &before);
+    if (r < 0)
+        return error_set_errno(err, -r, "cannot act as the image's owner");
+    r = image_host_build(launcher->state.launcher_fd, "/", resolv, err);
+    process_act_as_self(before);
+    return r;
+}
+
 /* Living sandboxes have the image that is there as their lower directory: it stays until they are
  * gone. An image that cannot be built is no reason not to serve those. */
 static void prepare_image(struct launcher *launcher)
 {
     int dir_fd = launcher->state.launcher_fd;
-    const char *resolv = launcher->nat.on ? launcher->nat.resolv : IMAGE_HOST_RESOLV;
     if ((launcher->sandboxes.running == 0 || !image_host_exists(dir_fd)) &&
-        image_host_build(dir_fd, "/", resolv, &launcher->image_error) < 0)
+        build_image(launcher, &launcher->image_error) < 0)
         log_error("%s", launcher->image_error.message);
     image_host_resolv(dir_fd, launcher->image_resolv, sizeof(launcher->image_resolv));
 }
@@ -106,13 +123,13 @@ static int start(struct launcher *launcher, struct error *err)
                        err);
     if (r == 0)
         r = cgroup_open(&launcher->cgroups, options->cgroup_parent, launcher->state.instance,
-                        launcher->state.path, err);
+                        launcher->state.path, launcher->powers.all_groups, err);
     if (r == 0)
         r = seccomp_table_build(&launcher->filter, err);
     if (r == 0)
         disk_open(&launcher->disks, &launcher->state);
     if (r == 0) /* before anything that could have an interface */
-        r = nat_open(&launcher->nat, options, &launcher->state, err);
+        r = nat_open(&launcher->nat, options, &launcher->state, &launcher->powers, err);
     if (r == 0)
         r = adopt_all(launcher, err);
     if (r < 0)
@@ -161,11 +178,13 @@ static void stop(struct launcher *launcher)
     loop_done(&launcher->loop);
 }
 
-int launcher_run(const struct options *options, struct error *err)
+int launcher_run(const struct options *options, const struct powers *powers, struct error *err)
 {
     struct launcher launcher = {
         .options = *options,
+        .powers = *powers,
         .images = options->images,
+        .images.owners_hidden = !powers->machine,
         .signal_fd = -1,
         .quick_fd = -1,
         .signal_source.fd = -1,
@@ -187,7 +206,7 @@ int launcher_run(const struct options *options, struct error *err)
         loop_done(&launcher.loop);
         return r;
     }
-    idrange_init(&launcher.ranges);
+    idrange_init(&launcher.ranges, powers->id_ranges > 1 ? powers->id_ranges : IDRANGE_COUNT);
     sandbox_init_all(&launcher);
     meter_init_all(&launcher);
     spare_init(&launcher);

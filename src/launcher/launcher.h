@@ -16,6 +16,7 @@
 #include "launcher/nat.h"
 #include "launcher/options.h"
 #include "launcher/peer.h"
+#include "launcher/powers.h"
 #include "launcher/remove.h"
 #include "launcher/sandbox.h"
 #include "seccomp/filter.h"
@@ -25,6 +26,7 @@
 
 struct launcher {
     struct options options;
+    struct powers powers;
     struct loop loop;
     struct state state;
     struct cgroups cgroups;
@@ -53,7 +55,7 @@ struct launcher {
 };
 
 /* Start, serve until there is nothing left to do or a signal comes, stop. */
-int launcher_run(const struct options *options, struct error *err);
+int launcher_run(const struct options *options, const struct powers *powers, struct error *err);
 
 /* To be called when something may have been the last thing to do. */
 void launcher_check_idle(struct launcher *launcher);

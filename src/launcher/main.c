@@ -1,6 +1,7 @@
 /* opensandbox-launcher: the only privileged program. See launcher.h. */
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -9,13 +10,27 @@
 #include "launcher/launcher.h"
 #include "launcher/privileges.h"
 #include "launcher/process.h"
+#include "launcher/userns.h"
 
 #define VERSION "0.1.0"
+
+/* Whoever is not root of the machine cannot serve another user than himself, who is 0 here. */
+static int adapt(struct options *options, const struct powers *powers, struct error *err)
+{
+    if (powers->machine || options->server_uid == 0)
+        return 0;
+    if (options->server_uid != powers->user)
+        return error_set(err, ERR_INVALID,
+                         "--server-uid %u: a launcher of user %u can only serve that user",
+                         options->server_uid, powers->user);
+    options->server_uid = 0;
+    return 0;
+}
 
 int main(int argc, char **argv)
 {
     if (argc > 1 && str_equal(argv[1], "check"))
-        return check_main(argc - 1, argv + 1);
+        return check_main(argc, argv);
     struct options options;
     struct error err = ERROR_INIT;
     if (options_parse(argc, argv, &options, &err) < 0) {
@@ -31,13 +46,21 @@ int main(int argc, char **argv)
         return 0;
     }
     log_init("launcher", options.log_level, options.log_format);
-    if (geteuid() != 0) {
-        log_error("must be started as root");
+    prctl(PR_SET_NAME, "opensandbox-launcher"); /* cut by the kernel; executed again it is "exe" */
+    struct powers powers;
+    if (geteuid() != 0)
+        (void)userns_enter(options.state_dir, argv, &err); /* returns when it cannot */
+    if (err.code != ERR_OK || powers_find(&powers, &err) < 0) {
+        log_error("%s", err.message);
         return 1;
+    }
+    if (adapt(&options, &powers, &err) < 0) {
+        log_error("%s", err.message);
+        return 2;
     }
     signal(SIGPIPE, SIG_IGN);
     process_note_signals();
-    if (privileges_drop(&err) < 0 || launcher_run(&options, &err) < 0) {
+    if (privileges_drop(&err) < 0 || launcher_run(&options, &powers, &err) < 0) {
         log_error("%s", err.message);
         return 1;
     }

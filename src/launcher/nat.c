@@ -119,7 +119,7 @@ static int turn_on(struct nat *nat, const struct options *options, struct error 
 }
 
 int nat_open(struct nat *nat, const struct options *options, const struct state *state,
-             struct error *err)
+             const struct powers *powers, struct error *err)
 {
     *nat = (struct nat){
         .pool = options->pool.first, .pool_bits = options->pool.bits, .mtu = MTU_DEFAULT};
@@ -129,7 +129,10 @@ int nat_open(struct nat *nat, const struct options *options, const struct state 
         return 0;
     }
     struct error why = ERROR_INIT;
-    int r = turn_on(nat, options, &why);
+    int r = powers->machine ? turn_on(nat, options, &why)
+                            : error_set(&why, ERR_UNSUPPORTED,
+                                        "it takes root of the machine, and this launcher is an "
+                                        "ordinary user's");
     nat->on = r == 0;
     if (r == 0)
         return 0;

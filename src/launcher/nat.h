@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "launcher/options.h"
+#include "launcher/powers.h"
 #include "launcher/state.h"
 #include "runtime/native/message.h"
 
@@ -30,7 +31,7 @@ struct nat {
  * forward. With --network auto what cannot be had is no failure: `on` is false and `reason` set. To
  * be called before any interface is made. */
 int nat_open(struct nat *nat, const struct options *options, const struct state *state,
-             struct error *err);
+             const struct powers *powers, struct error *err);
 void nat_close(struct nat *nat, bool last); /* last: no sandbox is left, the rules go as well */
 
 unsigned nat_numbers(const struct nat *nat); /* networks are numbered 1 .. this */

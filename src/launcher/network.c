@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -20,17 +21,21 @@ static int write_file(int proc_fd, const char *path, const char *text)
     return write(fd, text, strlen(text)) < 0 ? -errno : 0;
 }
 
-int network_set_up(int proc_fd)
+int network_set_up(int proc_fd, const struct powers *powers)
 {
+    char groups[32];
     AUTO_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
     struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
     if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
         return -errno;
+    /* Of those that are mapped, which must be all: the next sandbox may have others than this. */
+    uint32_t first = powers->machine ? 0 : powers->ids_first;
+    snprintf(groups, sizeof(groups), "%u %u", first, powers->ids_last);
     int r = write_file(proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
     if (r == 0)
-        r = write_file(proc_fd, "sys/net/ipv4/ping_group_range", "0 2147483647");
+        r = write_file(proc_fd, "sys/net/ipv4/ping_group_range", groups);
     return r;
 }
 

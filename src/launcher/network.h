@@ -5,8 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "launcher/powers.h"
+
 /* In the calling process's namespace, as `proc_fd` (a /proc) shows it. 0 or -errno. */
-int network_set_up(int proc_fd);
+int network_set_up(int proc_fd, const struct powers *powers);
 
 /* Everything the kernel tells about what has happened in the namespace, in one number: counters of
  * every protocol, packets of its interfaces, leases of flow labels. That of a namespace in which

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "launcher/launcher.h"
+#include "launcher/missing.h"
 
 #define BACKLOG          16
 #define SEND_QUEUE_BYTES (4 * 1024 * 1024)
@@ -149,6 +150,7 @@ static void welcome(struct launcher *launcher, struct peer_reply reply)
     else
         snprintf(message.welcome.network_reason, sizeof(message.welcome.network_reason), "%s",
                  launcher->nat.reason);
+    missing_tell(launcher, &message.welcome);
     peer_send(launcher, reply, &message);
 }
 

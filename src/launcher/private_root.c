@@ -12,12 +12,14 @@
 #include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "launcher/userns.h"
 
 static int same_place(int fd, const char *path, bool *ret_same)
 {
@@ -54,10 +56,22 @@ static int enter_tree(int tree_fd)
     return chroot(".") < 0 ? -errno : 0;
 }
 
+/* Some systems let an ordinary user make a user namespace, but do nothing in it. */
+static int refused(struct error *err)
+{
+    int sys = errno;
+    char obstacle[USERNS_REASON_MAX];
+    userns_obstacle(obstacle);
+    if (obstacle[0] == '\0')
+        return error_set_errno(err, sys, "cannot make a mount namespace; root is needed");
+    return error_set(err, ERR_DENIED, "cannot make a mount namespace: %s (%s)", strerror(sys),
+                     obstacle);
+}
+
 int private_root_enter(struct error *err)
 {
     if (unshare(CLONE_NEWNS) < 0)
-        return error_set_errno(err, errno, "cannot make a mount namespace; root is needed");
+        return refused(err);
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 && errno != EINVAL)
         return error_set_errno(err, errno, "cannot make mounts private");
 

@@ -5,11 +5,13 @@
 #include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -121,12 +123,48 @@ int process_signal(int pidfd, int signal_number)
     return syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0) < 0 ? -errno : 0;
 }
 
+/* That of the machine maps every id to itself. */
+static bool is_in_first_namespace(void)
+{
+    static int answer = -1;
+    if (answer < 0) {
+        CLEANUP(buf_done) struct buf map;
+        buf_init(&map, 65536);
+        char all[] = "4294967295\n";
+        (void)file_read_at(AT_FDCWD, "/proc/self/uid_map", &map, NULL);
+        answer =
+            map.length > sizeof(all) && str_equal(map.data + map.length - (sizeof(all) - 1), all);
+    }
+    return answer != 0;
+}
+
 bool process_has_capability(unsigned capability)
 {
+    if (!is_in_first_namespace())
+        return false;
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {{0}};
     return syscall(SYS_capget, &header, data) == 0 &&
            (data[capability / 32].effective >> (capability % 32) & 1) != 0;
+}
+
+int process_act_as(uint32_t uid, uint32_t gid, int *ret_before)
+{
+    int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
+    if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        return -errno;
+    *ret_before = bits;
+    if (setegid(gid) == 0 && seteuid(uid) == 0)
+        return 0;
+    int r = -errno;
+    process_act_as_self(bits);
+    return r;
+}
+
+void process_act_as_self(int before)
+{
+    if (seteuid(0) < 0 || setegid(0) < 0 || prctl(PR_SET_SECUREBITS, before, 0, 0, 0) < 0)
+        _exit(1); /* never as somebody else */
 }
 
 void process_end(int pidfd)

@@ -29,8 +29,14 @@ void process_note_signals(void);
 int process_open(pid_t pid, int *ret_pidfd);      /* 0 or -errno; -ESRCH: no such process */
 int process_signal(int pidfd, int signal_number); /* 0 or -errno; -ESRCH: it has ended */
 
-/* Whether we have this one (CAP_*): the root of a container may lack some. */
+/* Whether we have this one (CAP_*) over the machine: the root of a container may lack some, and
+ * those of a smaller user namespace's root do not count. */
 bool process_has_capability(unsigned capability);
+
+/* From here on act as this user and group, with our capabilities, which what is made then belongs
+ * to. *ret_before goes to process_act_as_self(), which must follow. 0 or -errno. */
+int process_act_as(uint32_t uid, uint32_t gid, int *ret_before);
+void process_act_as_self(int before);
 
 /* End a child of ours and wait until it has: for one that cannot be watched. */
 void process_end(int pidfd);

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "launcher/fields.h"
 #include "launcher/idrange.h"
 #include "launcher/link_pool.h"
@@ -157,4 +158,16 @@ int record_read(int dir_fd, struct record *ret, struct error *err)
     if (r < 0)
         return r;
     return record_parse(text.data, text.length, ret, err);
+}
+
+/* The pidfd first: once it is open the pid cannot be given to another process unseen. */
+int record_open_process(const struct record *record, const char *boot_id)
+{
+    AUTO_CLOSE int pidfd = -1;
+    uint64_t start = 0;
+    if (!str_equal(record->boot_id, boot_id) || record->exit_reason != MESSAGE_EXIT_NONE ||
+        process_open(record->pid, &pidfd) < 0 || process_start_time(record->pid, &start) < 0 ||
+        start != record->start_ticks)
+        return -1;
+    return TAKE_FD(pidfd);
 }

@@ -53,3 +53,6 @@ int record_parse(const char *text, size_t length, struct record *ret, struct err
 /* Below dir_fd, which is the directory of the sandbox. */
 int record_write(int dir_fd, const struct record *record, struct error *err);
 int record_read(int dir_fd, struct record *ret, struct error *err);
+
+/* A pidfd of the recorded process, or -1 if it is not that process any more. */
+int record_open_process(const struct record *record, const char *boot_id);

@@ -621,7 +621,8 @@ static int set_first_limits(struct sandbox *sandbox, struct error *err)
     struct cgroup_limits limits = sandbox_cgroup_limits(&record->limits);
     int r = cgroup_limit_new(&launcher->cgroups, record->cgroup, &limits);
     if (r == 0 && record->limits.open_files != 0)
-        r = nofile_set(record->pid, idrange_base(record->range), record->limits.open_files);
+        r = nofile_set(record->pid, powers_first_id(&launcher->powers, record->range),
+                       record->limits.open_files);
     if (r < 0)
         return error_set_errno(err, -r, "cannot set the limits");
     return disk_limit(&launcher->disks, &launcher->state, record->range, record->limits.disk_bytes,

@@ -141,8 +141,9 @@ static int change_limits(struct sandbox *sandbox, const struct message_limits *l
     }
     if (r == 0)
         r = nofile_change(&sandbox->launcher->cgroups, record->cgroup, record->pid,
-                          idrange_base(record->range), nofile_effective(before.open_files),
-                          nofile_effective(limits->open_files), err);
+                          powers_first_id(&sandbox->launcher->powers, record->range),
+                          nofile_effective(before.open_files), nofile_effective(limits->open_files),
+                          err);
     if (r == 0)
         return 0;
     struct error undo = ERROR_INIT;
@@ -212,6 +213,9 @@ void sandbox_set_limits(struct launcher *launcher, const char *id,
 static int ask_kernel(const struct sandbox *sandbox, bool frozen, struct error *err)
 {
     int r = cgroup_freeze(&sandbox->launcher->cgroups, sandbox->record.cgroup, frozen);
+    const char *none = sandbox->launcher->cgroups.none;
+    if (r == -ENOTSUP && none[0] != '\0')
+        return error_set(err, ERR_UNSUPPORTED, "sandboxes cannot be frozen: %s", none);
     if (r == -ENOTSUP)
         return error_set(err, ERR_UNSUPPORTED,
                          "sandboxes cannot be frozen: this machine has no usable freezer cgroup "
@@ -363,10 +367,12 @@ static void restore_limits(const struct sandbox *sandbox)
         log_error("sandbox %s: cannot set its limits: %s", record->id, strerror(-r));
     if (set_disk_limit(sandbox, &record->limits, &err) < 0)
         log_error("sandbox %s: %s", record->id, err.message);
-    /* A former launcher may have been killed while it lowered them. */
+    /* A former launcher may have been killed while it lowered them, which needs groups. */
     uint32_t files = nofile_effective(record->limits.open_files);
-    if (nofile_change(&sandbox->launcher->cgroups, record->cgroup, record->pid,
-                      idrange_base(record->range), nofile_max(), files, &err) < 0)
+    if (sandbox->launcher->cgroups.count > 0 &&
+        nofile_change(&sandbox->launcher->cgroups, record->cgroup, record->pid,
+                      powers_first_id(&sandbox->launcher->powers, record->range), nofile_max(),
+                      files, &err) < 0)
         log_error("sandbox %s: %s", record->id, err.message);
 }
 

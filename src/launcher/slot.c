@@ -337,6 +337,7 @@ static int start_process(struct slot *slot, int control, struct error *err)
         struct slot_plan plan = {
             .shape = &slot->shape,
             .state = &launcher->state,
+            .powers = &launcher->powers,
             .filter = &launcher->filter,
             .allowed = &launcher->options.allowed,
             .disks = &launcher->disks,
@@ -378,7 +379,8 @@ static int make_slot(struct launcher *launcher, struct sandbox *sandbox, struct 
     int pair[2];
     unsigned range;
     if (idrange_take(&launcher->ranges, &range) < 0)
-        return error_set(err, ERR_LIMIT, "all %d ranges of user ids are in use", IDRANGE_COUNT - 1);
+        return error_set(err, ERR_LIMIT, "all %u ranges of user ids are in use",
+                         launcher->ranges.count - 1);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
         idrange_release(&launcher->ranges, range);
         return error_set_errno(err, errno, "cannot make a socket pair");

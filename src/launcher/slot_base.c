@@ -2,13 +2,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,7 +14,6 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "launcher/idrange.h"
 #include "launcher/mounts.h"
 #include "launcher/network.h"
 #include "launcher/slot_process.h"
@@ -120,13 +117,12 @@ static int stay_put(void *argument)
 int slot_as(struct slot_context *slot, uint32_t uid, uint32_t gid,
             int (*run)(struct slot_context *slot, void *argument), void *argument)
 {
-    int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
-    if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
-        setegid(gid) < 0 || seteuid(uid) < 0)
-        return -errno;
-    int r = run(slot, argument);
-    if (seteuid(0) < 0 || setegid(0) < 0 || prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
-        _exit(1); /* never as somebody else */
+    int before;
+    int r = process_act_as(uid, gid, &before);
+    if (r < 0)
+        return r;
+    r = run(slot, argument);
+    process_act_as_self(before);
     int following = slot_follow_launcher(slot);
     return r < 0 || following == 0 ? r : following;
 }
@@ -170,7 +166,7 @@ int slot_make_user_namespace(struct slot_context *slot, const char *uid_map, con
 static int make_user_namespace(struct slot_context *slot)
 {
     char map[64];
-    snprintf(map, sizeof(map), "0 %u %u", slot->base_id, IDRANGE_SIZE);
+    snprintf(map, sizeof(map), "0 %u %u", slot->base_id, slot->plan.powers->ids_each);
     slot->userns_fd = slot_make_user_namespace(slot, map, map);
     return MIN(slot->userns_fd, 0);
 }
@@ -208,7 +204,7 @@ static int set_up_network(struct slot_context *slot)
         return 0;
     if (slot->plan.network_fd >= 0 && unshare(CLONE_NEWNET) < 0)
         return -errno;
-    int r = network_set_up(slot->proc_fd);
+    int r = network_set_up(slot->proc_fd, slot->plan.powers);
     if (r == 0 && slot->plan.shape->network == MESSAGE_NETWORK_NAT)
         r = slot->plan.link != NULL ? make_link(slot) : -ENOSPC;
     slot->host_network_fd = fd_close(slot->host_network_fd);

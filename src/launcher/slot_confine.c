@@ -122,8 +122,12 @@ static int enter_user_namespace(struct slot_context *slot)
 
 static int become_root(struct slot_context *slot)
 {
-    (void)slot;
-    if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+    if ((slot->plan.powers->set_groups && setgroups(0, NULL) < 0) || setresgid(0, 0, 0) < 0 ||
+        setresuid(0, 0, 0) < 0)
+        return -errno;
+    /* From here on we go on when the launcher ends, see slot_follow_launcher(); a change of user
+     * has the same effect, but with one id there is none. */
+    if (prctl(PR_SET_PDEATHSIG, 0) < 0)
         return -errno;
     umask(022);
     return 0;

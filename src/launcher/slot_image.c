@@ -86,12 +86,17 @@ static int make_socket(struct slot_context *slot)
     return listen(slot->socket_fd, SOCKET_BACKLOG) < 0 ? -errno : 0;
 }
 
+static int mapping_of(const struct slot_context *slot)
+{
+    return slot->plan.powers->map_mounts ? slot->userns_fd : -1;
+}
+
 /* A read-only layer as the sandbox's ids see it: files of root there belong to root inside.
  * Attached, since overlayfs takes no layer from the air before kernel 6.15. Returns
  * its fd. */
 static int attach_layer(struct slot_context *slot, const char *source, const char *name)
 {
-    AUTO_CLOSE int fd = mounts_clone(AT_FDCWD, source, LOWER_MOUNT, slot->userns_fd);
+    AUTO_CLOSE int fd = mounts_clone(AT_FDCWD, source, LOWER_MOUNT, mapping_of(slot));
     if (fd == -EINVAL) { /* its file system cannot map ids: everything belongs to nobody inside */
         slot->flags |= SLOT_UNMAPPED;
         fd = mounts_clone(AT_FDCWD, source, LOWER_MOUNT, -1);
@@ -126,7 +131,7 @@ static int mount_overlay(struct slot_context *slot, const char *lowers)
 /* A directory image as the one lower layer; its tree was taken before there were namespaces. */
 static int attach_image(struct slot_context *slot)
 {
-    int r = mounts_restrict(slot->image_fd, LOWER_MOUNT, slot->userns_fd);
+    int r = mounts_restrict(slot->image_fd, LOWER_MOUNT, mapping_of(slot));
     if (r == -EINVAL) {
         slot->flags |= SLOT_UNMAPPED;
         r = mounts_restrict(slot->image_fd, LOWER_MOUNT, -1);
@@ -157,6 +162,28 @@ static int mount_image(struct slot_context *slot)
     return mounts_attach(slot->root_fd, slot->mount_fd, STATE_MOUNT_ROOT);
 }
 
+struct layers {
+    int lower, upper;
+};
+
+static int own_as_owner(struct slot_context *slot, void *argument)
+{
+    const struct layers *layers = argument;
+    (void)slot;
+    return image_host_own(layers->lower, layers->upper);
+}
+
+/* The layer of the host image belongs to range 0 where ids cannot be mapped. */
+static int own_layer(struct slot_context *slot, int layer)
+{
+    const struct powers *powers = slot->plan.powers;
+    if (powers->map_mounts || powers->id_ranges == 1)
+        return 0;
+    AUTO_CLOSE int upper = openat(slot->upper_fd, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct layers layers = {.lower = layer, .upper = upper};
+    return upper < 0 ? -errno : slot_as_owner(slot, own_as_owner, &layers);
+}
+
 /* The overlay, and where its root directory is in it; see image_host.h. */
 static int mount_host_overlay(struct slot_context *slot)
 {
@@ -167,6 +194,8 @@ static int mount_host_overlay(struct slot_context *slot)
     if (layer < 0 || usr < 0)
         return MIN(layer, usr);
     int r = slot_fit_host(slot, layer);
+    if (r == 0)
+        r = own_layer(slot, layer);
     if (r < 0)
         return r;
     snprintf(lowers, sizeof(lowers), "/proc/self/fd/%d:/proc/self/fd/%d", layer, usr);

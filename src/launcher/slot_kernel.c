@@ -39,14 +39,15 @@ static int attach_proc(struct slot_context *slot)
     return mounts_attach(slot->proc_fd, slot->root_fd, "proc");
 }
 
+static const struct {
+    const char *name;
+    unsigned minor, major;
+} devices[] = {{"null", 3, 1},   {"zero", 5, 1},    {"full", 7, 1},
+               {"random", 8, 1}, {"urandom", 9, 1}, {"tty", 0, 5}};
+
 /* As the sandbox's root, see slot_as_owner(). */
 static int make_devices(struct slot_context *slot, void *argument)
 {
-    static const struct {
-        const char *name;
-        unsigned minor, major;
-    } nodes[] = {{"null", 3, 1},   {"zero", 5, 1},    {"full", 7, 1},
-                 {"random", 8, 1}, {"urandom", 9, 1}, {"tty", 0, 5}};
     static const struct {
         const char *name, *target;
     } links[] = {{"fd", "/proc/self/fd"},
@@ -55,9 +56,11 @@ static int make_devices(struct slot_context *slot, void *argument)
                  {"stderr", "/proc/self/fd/2"},
                  {"ptmx", "pts/ptmx"}};
     (void)argument;
-    for (size_t i = 0; i < ARRAY_LEN(nodes); i++) {
-        dev_t device = makedev(nodes[i].major, nodes[i].minor);
-        if (mknodat(slot->dev_fd, nodes[i].name, S_IFCHR | 0666, device) < 0)
+    /* Where we may make none: files, on which the host's are shown. */
+    for (size_t i = 0; i < ARRAY_LEN(devices); i++) {
+        dev_t device = makedev(devices[i].major, devices[i].minor);
+        mode_t type = slot->plan.powers->make_devices ? S_IFCHR : S_IFREG;
+        if (mknodat(slot->dev_fd, devices[i].name, type | 0666, device) < 0)
             return -errno;
     }
     for (size_t i = 0; i < ARRAY_LEN(links); i++) {
@@ -67,6 +70,18 @@ static int make_devices(struct slot_context *slot, void *argument)
     if (mkdirat(slot->dev_fd, "shm", 01777) < 0 || mkdirat(slot->dev_fd, EMPTY_DIR, 0555) < 0)
         return -errno;
     return 0;
+}
+
+static int show_devices(struct slot_context *slot)
+{
+    char path[32];
+    int r = 0;
+    for (size_t i = 0; i < ARRAY_LEN(devices) && r == 0; i++) {
+        snprintf(path, sizeof(path), "/dev/%s", devices[i].name);
+        AUTO_CLOSE int fd = mounts_clone(AT_FDCWD, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, -1);
+        r = fd < 0 ? fd : mounts_attach(fd, slot->dev_fd, devices[i].name);
+    }
+    return r;
 }
 
 /* As large as /dev/shm may be; the rest of it is small. */
@@ -81,7 +96,9 @@ static int mount_dev(struct slot_context *slot)
     if (slot->dev_fd < 0)
         return slot->dev_fd;
     int r = mounts_attach(slot->dev_fd, slot->root_fd, "dev");
-    return r < 0 ? r : slot_as_owner(slot, make_devices, NULL);
+    if (r == 0)
+        r = slot_as_owner(slot, make_devices, NULL);
+    return r < 0 || slot->plan.powers->make_devices ? r : show_devices(slot);
 }
 
 /* A mount of its own, as programs expect, with its own attributes. */
@@ -234,8 +251,13 @@ static int mount_dev_parts(struct slot_context *slot)
 {
     char tty[16];
     snprintf(tty, sizeof(tty), "%u", slot->base_id + TTY_GID);
-    const struct mounts_option pts[] = {
-        {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", tty}, {"max", PTS_MAX}, {NULL, NULL}};
+    /* Where there is one id only the terminals are of its group. */
+    bool has_tty = slot->plan.powers->ids_each > TTY_GID;
+    const struct mounts_option pts[] = {{"mode", "0620"},
+                                        {"ptmxmode", "0666"},
+                                        {"max", PTS_MAX},
+                                        {has_tty ? "gid" : NULL, tty},
+                                        {NULL, NULL}};
     int r =
         mount_below(slot->dev_fd, SYS_DIR, "devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     if (r == 0)

@@ -41,8 +41,11 @@ static int make_above(struct slot_context *slot, int lower_fd, int upper_fd, con
         return errno == ENOENT ? make_dir(slot, upper_fd, name, 0755) : -errno;
     if (!S_ISDIR(st.st_mode))
         return 1;
+    bool known = slot->plan.powers->map_mounts; /* else its owner is not one of the sandbox's */
+    uid_t user = known ? st.st_uid : slot->base_id;
+    gid_t group = known ? st.st_gid : slot->base_id;
     if (mkdirat(upper_fd, name, 0700) < 0 ||
-        fchownat(upper_fd, name, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0 ||
+        fchownat(upper_fd, name, user, group, AT_SYMLINK_NOFOLLOW) < 0 ||
         fchmodat(upper_fd, name, st.st_mode & 07777, 0) < 0)
         return -errno;
     return 0;

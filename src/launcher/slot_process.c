@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "launcher/idrange.h"
 #include "launcher/mounts.h"
 
 #define BEGIN "take the image and close what a slot does not need"
@@ -137,7 +136,7 @@ void slot_process_run(const struct slot_plan *plan)
 {
     struct slot_context slot = {
         .plan = *plan,
-        .base_id = idrange_base(plan->range),
+        .base_id = powers_first_id(plan->powers, plan->range),
         .control_fd = plan->control_fd,
         .mount_fd = -1,
         .proc_fd = -1,

@@ -22,6 +22,7 @@
 #include "launcher/cgroup.h"
 #include "launcher/disk.h"
 #include "launcher/link.h"
+#include "launcher/powers.h"
 #include "launcher/state.h"
 #include "launcher/volume.h"
 #include "runtime/native/message.h"
@@ -44,6 +45,7 @@ struct slot_shape {
  */
 struct slot_plan {
     const struct state *state;
+    const struct powers *powers;
     const struct seccomp_filter *filter;
     const struct disks *disks;
     const struct slot_shape *shape;

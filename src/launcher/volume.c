@@ -127,12 +127,27 @@ static int check_host(const struct launcher *launcher, const struct message_volu
     return 0;
 }
 
+/* Those that are not in memory belong to ids of their own. */
+static int check_powers(const struct launcher *launcher, const struct message_volume *volume,
+                        struct error *err)
+{
+    if (launcher->powers.map_mounts || volume->kind == MESSAGE_VOLUME_TMPFS)
+        return 0;
+    return error_set(
+        err, ERR_UNSUPPORTED,
+        "volume '%s': an ordinary user's launcher cannot map the ids of files, so that "
+        "there are only volumes in memory",
+        volume->mount_path);
+}
+
 int volume_check(const struct launcher *launcher, const struct message_create *request,
                  struct error *err)
 {
     for (uint32_t i = 0; i < request->volume_count; i++) {
         const struct message_volume *volume = &request->volumes[i];
         int r = check_mount_path(request, i, err);
+        if (r == 0)
+            r = check_powers(launcher, volume, err);
         if (r == 0 && volume->kind == MESSAGE_VOLUME_HOST)
             r = check_host(launcher, volume, err);
         if (r == 0 && volume->kind == MESSAGE_VOLUME_NAMED) {

@@ -128,5 +128,8 @@ struct runtime {
      * somebody listens there is found out by connecting; the address is good until free(). */
     int (*address)(struct runtime *self, const char *id, int port, struct http_address *ret,
                    struct error *err);
+    /* What its sandboxes lack of what is promised, and why, in sentences for people; "" when
+     * nothing. Borrowed until the loop runs again. */
+    const char *(*lacks)(struct runtime *self);
     void (*free)(struct runtime *self);
 };

@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/place.h"
 #include "base/str.h"
 #include "base/toml.h"
 #include "model/volumes.h"
@@ -26,7 +28,7 @@ void server_config_init(struct server_config *config)
         .host = mem_dup("127.0.0.1"),
         .port = 8080,
         .user = mem_dup("opensandbox"),
-        .state_dir = mem_dup("/var/lib/opensandbox"),
+        .state_dir = place_default_state(geteuid() == 0),
         .launcher_slots = -1,
         .launcher_spare_s = -1,
         .log_level = LOG_INFO,

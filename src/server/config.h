@@ -22,12 +22,12 @@ enum server_network {
 };
 
 struct server_config {
-    char *host;    /* numeric address to listen on */
-    int port;      /* 0: any free one */
-    char *api_key; /* NULL: the one kept in state_dir */
-    char *eip;     /* host[:port][/path] that endpoints show; NULL: the request's Host */
-    char *user;    /* whom to become */
-    char *state_dir;
+    char *host;      /* numeric address to listen on */
+    int port;        /* 0: any free one */
+    char *api_key;   /* NULL: the one kept in state_dir */
+    char *eip;       /* host[:port][/path] that endpoints show; NULL: the request's Host */
+    char *user;      /* whom to become */
+    char *state_dir; /* NULL: an ordinary user whose home is not known, and nothing was said */
     int64_t max_sandbox_timeout_seconds; /* 0: none */
     int launcher_slots;                  /* sandboxes it keeps prepared; -1: as it likes */
     int launcher_spare_s; /* how long it keeps what sandboxes leave; -1: as it likes */

@@ -22,9 +22,9 @@ struct server_launcher_options {
     enum log_format log_format;
 };
 
-/* As root. Returns a connection to the launcher that answers at state_dir's socket, after starting
- * it when there was none; keep it open until the real connection is made, since a launcher without
- * any server and without sandboxes ends. */
+/* As root, or as the user of both. Returns a connection to the launcher that answers at state_dir's
+ * socket, after starting it when there was none; keep it open until the real connection is made,
+ * since a launcher without any server and without sandboxes ends. */
 int server_launcher_ensure(const struct server_launcher_options *options, struct error *err);
 
 /* The command line that starts it, for people. Caller frees. */

@@ -227,8 +227,11 @@ static void create_failed(struct job *job, const struct error *err)
 static int store_running(struct job *job, struct error *err)
 {
     struct server_lifecycle *lifecycle = job->lifecycle;
-    AUTO_FREE char *message = mem_printf("Sandbox is running.%s%s", job->note != NULL ? " " : "",
-                                         job->note != NULL ? job->note : "");
+    struct runtime *runtime = lifecycle->config.runtime;
+    const char *lacks = runtime->lacks(runtime);
+    const char *note = job->note != NULL ? job->note : "";
+    AUTO_FREE char *message = mem_printf("Sandbox is running.%s%s%s%s", note[0] != '\0' ? " " : "",
+                                         note, lacks[0] != '\0' ? " " : "", lacks);
     int r = sandbox_set_state(&job->sandbox, SANDBOX_RUNNING, "CONTAINER_RUNNING", message,
                               lifecycle->config.now_ms(), err);
     return r < 0 ? r : store_update_state(lifecycle->config.store, &job->sandbox, err);

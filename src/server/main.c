@@ -1,6 +1,6 @@
 /* opensandbox-server: reads its configuration as root, makes its folders, finds or starts the
  * launcher, becomes an unprivileged user, confines itself, and only then opens keys, database and
- * sockets. */
+ * sockets. Started by an ordinary user it stays that user, and so is the launcher. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -25,11 +25,13 @@
 static const char usage[] =
     "usage: opensandbox-server [options]\n"
     "\n"
-    "Serves the sandbox lifecycle API. Must be started as root; it gives root up.\n"
+    "Serves the sandbox lifecycle API. Started as root it gives root up; started by an ordinary\n"
+    "user it offers what that user may do (opensandbox-launcher check says what).\n"
     "\n"
     "  --config FILE     TOML configuration (else $" SERVER_CONFIG_PATH_ENV ", else defaults)\n"
     "  --listen IP:PORT  where to listen; port 0 takes a free one (127.0.0.1:8080)\n"
-    "  --state DIR       where everything is kept (/var/lib/opensandbox)\n"
+    "  --state DIR       where everything is kept (/var/lib/opensandbox; an ordinary\n"
+    "                    user's: $XDG_DATA_HOME/opensandbox or ~/.local/share/opensandbox)\n"
     "  --help            this text\n"
     "  --version         the version\n"
     "\n"
@@ -150,14 +152,15 @@ static int serve(const struct server_config *config, const struct server_launche
 
 static int start(const struct server_config *config, struct error *err)
 {
-    struct server_identity identity;
-    if (geteuid() != 0)
-        return error_set(err, ERR_DENIED,
-                         "this version must be started as root: it starts the launcher, which "
-                         "needs root to make sandboxes, and then gives root up itself");
-    int r = server_privileges_find_user(config->user, &identity, err);
+    bool root = geteuid() == 0;
+    struct server_identity identity = {.uid = geteuid(), .gid = getegid()};
+    int r = root ? server_privileges_find_user(config->user, &identity, err) : 0;
     if (r < 0)
         return r;
+    if (config->state_dir == NULL)
+        return error_set(
+            err, ERR_INVALID,
+            "there is neither XDG_DATA_HOME nor HOME to keep anything in; give --state");
     AUTO_CLOSE int lock =
         server_state_dir_prepare(config->state_dir, identity.uid, identity.gid, err);
     if (lock < 0)
@@ -180,7 +183,7 @@ static int start(const struct server_config *config, struct error *err)
         return probe;
     set_signals();
     umask(077); /* from here on every file is the server's own */
-    r = server_privileges_drop(&identity, err);
+    r = root ? server_privileges_drop(&identity, err) : server_privileges_seal(err);
     if (r == 0)
         r = server_confine(config, err);
     return r < 0 ? r : serve(config, &launcher, probe, err);

@@ -87,3 +87,11 @@ int server_privileges_drop(const struct server_identity *identity, struct error 
         return error_set_errno(err, errno, "cannot set no_new_privs");
     return prove_no_way_back(identity, err);
 }
+
+int server_privileges_seal(struct error *err)
+{
+    int r = drop_capability_sets(err);
+    if (r == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        r = error_set_errno(err, errno, "cannot set no_new_privs");
+    return r;
+}

@@ -1,4 +1,4 @@
-/* From root to a user that may do nothing special, for good. */
+/* From root, or from an ordinary user, to one that may do nothing special, for good. */
 #pragma once
 
 #include <sys/types.h>
@@ -16,6 +16,9 @@ struct server_identity {
 /* By name or number. A name that no user has gives SERVER_PRIVILEGES_UID for both. Root is refused.
  */
 int server_privileges_find_user(const char *user, struct server_identity *ret, struct error *err);
+
+/* Of an ordinary user: no capabilities and no_new_privs. He stays who he is, with his groups. */
+int server_privileges_seal(struct error *err);
 
 /* No groups, no capabilities (nor a way to gain any by executing a file), no_new_privs. Proves at
  * the end that there is no way back; a process that returns 0 from here is unprivileged. */

@@ -89,7 +89,7 @@ static void on_runtime_state(bool available, void *ctx)
         return;
     }
     log_error("the launcher is gone: running sandboxes live on, but none can be made or removed "
-              "until root starts it again: %s",
+              "until it is started again: %s",
               run->options->launcher_command);
 }
 

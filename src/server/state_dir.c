@@ -9,8 +9,9 @@
 #include "base/file.h"
 #include "base/mem.h"
 
-/* Root creates inside a folder that is root's, by name, without following links: nothing that the
- * unprivileged server wrote below `server` is ever opened or chowned here. */
+/* Root (or the user, of whom all is) creates inside a folder that is root's, by name, without
+ * following links: nothing that the unprivileged server wrote below `server` is ever opened or
+ * chowned here. */
 static int make_dir_at(int parent, const char *name, mode_t mode, uid_t uid, gid_t gid,
                        struct error *err)
 {
@@ -27,14 +28,16 @@ static int make_dir_at(int parent, const char *name, mode_t mode, uid_t uid, gid
 static int check_owner(int fd, struct error *err)
 {
     struct stat stat;
+    uid_t self = geteuid();
     if (fstat(fd, &stat) < 0)
         return error_set_errno(err, errno, "cannot examine it");
-    if (stat.st_uid != 0 || (stat.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    if (stat.st_uid != self || (stat.st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return error_set(err, ERR_DENIED,
-                         "it belongs to user %u and has mode %03o; it must belong to root and be "
-                         "writable by nobody else (chown root, chmod go-w)",
-                         (unsigned)stat.st_uid, (unsigned)stat.st_mode & 07777);
-    if ((stat.st_mode & S_IXOTH) == 0)
+                         "it belongs to user %u and has mode %03o; it must belong to %s and be "
+                         "writable by nobody else (chown, chmod go-w)",
+                         (unsigned)stat.st_uid, (unsigned)stat.st_mode & 07777,
+                         self == 0 ? "root" : "the user who starts the server");
+    if (self == 0 && (stat.st_mode & S_IXOTH) == 0)
         return error_set(err, ERR_DENIED, "the server's own user cannot enter it (chmod o+x)");
     return 0;
 }
@@ -56,7 +59,7 @@ static int prepare(int dir, uid_t uid, gid_t gid, struct error *err)
     int r = check_owner(dir, err);
     if (r < 0)
         return r;
-    AUTO_CLOSE int run = make_dir_at(dir, SERVER_STATE_RUN, 0711, 0, 0, err);
+    AUTO_CLOSE int run = make_dir_at(dir, SERVER_STATE_RUN, 0711, geteuid(), getegid(), err);
     if (run < 0)
         return run;
     AUTO_CLOSE int own = make_dir_at(dir, SERVER_STATE_OWN, 0700, uid, gid, err);

@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 from harness import BIN, ROOT, Machine, Server, pids_with_argument, wait_until, walk_cgroups  # noqa: E402
 
+BLOCK = ["python3", str(ROOT / "tests/support/block_userns.py")]
 DENY = ["python3", str(ROOT / "tests/support/deny_syscalls.py")]
 TOP_KEYS = ["state", "cgroup_parent", "can_run", "everything", "missing", "off", "results"]
 ROW_KEYS = ["section", "name", "weight", "found", "detail", "effect", "advice"]
@@ -159,7 +160,9 @@ class Check(unittest.TestCase):
                 self.assertEqual(answer.status == 202, report.found(name) == "yes", (name, answer))
 
     def test_nobody(self):
-        report = self.report(before=["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        """Where user namespaces are not for everybody."""
+        report = self.report(before=[*BLOCK, "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        self.assertIn("user.max_user_namespaces is 0", report.rows["root"]["detail"])
         self.assertEqual(set(report.rows), NAMES)
         self.assertEqual(report.status, 1)
         self.assertEqual(report.found("root"), "no")

@@ -15,7 +15,7 @@ import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from launcher import (BY_DEADLINE, BY_KILL, BY_SIGNAL, BY_STATUS, CONFLICT, CREATE, DENIED, EXITED,
-                      HELLO, INVALID, KILL, LAUNCHER, LIST, LauncherTest, NOT_FOUND, OK, REMOVE,
+                      HELLO, INVALID, KILL, LIST, LauncherTest, NOT_FOUND, OK, REMOVE,
                       RESULT, RUNNING, create_body, eventually, id_body, inside, main, packet,
                       text)  # noqa: E402
 
@@ -299,8 +299,7 @@ class Life(LauncherTest):
             return True
 
     def test_one_launcher_per_state_directory(self):
-        other = subprocess.run([LAUNCHER, "--listen", self.path + "2", "--state", self.state,
-                                "--execd", self.execd], stderr=subprocess.PIPE, text=True)
+        other = subprocess.run(self.command(self.path + "2"), stderr=subprocess.PIPE, text=True)
         self.assertEqual(other.returncode, 1)
         self.assertIn("another launcher", other.stderr)
 

@@ -116,7 +116,7 @@ class OtherWays(LauncherTest):
         theirs.close()
         ours.settimeout(20)
         ours.send(packet(HELLO, 1))
-        self.assertEqual(len(ours.recv(1000)), 644)
+        self.assertEqual(len(ours.recv(1000)), 536)
         sandbox = str(uuid.uuid4())
         ours.send(packet(CREATE, 2, create_body(sandbox)))
         result = Result(ours.recv(1000)[HEADER.size:])

@@ -143,16 +143,17 @@ class Start(Case):
             self.assertEqual(done.returncode, 1, arguments)
             self.assertIn(arguments[1].split(":")[0], done.stderr)
 
-    def test_not_root(self):
+    def test_another_users_state_directory(self):
+        """Of an ordinary user, who may otherwise start a server: see test_rootless.py."""
         # A copy, since the checkout may lie where that user cannot go.
         folder = tempfile.mkdtemp(prefix="osb-test-")
         self.addCleanup(shutil.rmtree, folder)
         os.chmod(folder, 0o755)
         program = shutil.copy(BIN / "opensandbox-server", folder)
-        done = self.run_server("--state", "/tmp/osb-never", program=program, user=SERVER_UID,
+        done = self.run_server("--state", folder, program=program, user=SERVER_UID,
                                group=SERVER_UID, extra_groups=[], cwd="/")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("must be started as root", done.stderr)
+        self.assertIn("must belong to the user who starts the server", done.stderr)
 
     def test_wrong_configuration_names_the_line(self):
         server = Server(config="[server]\nport = 0\nprot = 1\n")

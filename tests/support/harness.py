@@ -19,7 +19,11 @@ import signal
 import subprocess
 import tempfile
 import time
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import rootless  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BIN = Path(os.environ.get("OSB_BIN_DIR", ROOT / "build/bin"))
@@ -122,6 +126,7 @@ class Server:
     def __enter__(self):
         self.state = Path(tempfile.mkdtemp(prefix="osb-test-"))
         self.state.chmod(0o755)
+        rootless.give(self.state)
         try:
             self.start()
         except BaseException:
@@ -146,7 +151,7 @@ class Server:
                 raise AssertionError(f"the launcher or a sandbox said:\n{text[-8000:]}")
 
     def start(self):
-        command = [str(self.programs / "opensandbox-server"), "--listen", "127.0.0.1:0",
+        command = [*rootless.command(), self.program(), "--listen", "127.0.0.1:0",
                    "--state", str(self.state / "state"), *self.arguments]
         if self.config is not None:
             path = self.state / "config.toml"
@@ -161,6 +166,16 @@ class Server:
         key_file = self.state / "state/server/api-key"
         if self.key is None and key_file.exists():
             self.key = key_file.read_text().strip()
+
+    def program(self):
+        """Copied as a whole for another user, since it looks for the others beside itself."""
+        if rootless.kind is None:
+            return str(self.programs / "opensandbox-server")
+        folder = Path(rootless.program(BIN / "opensandbox-server")).parent
+        for name in ("opensandbox-launcher", "opensandbox-execd"):
+            if not (folder / name).exists():
+                shutil.copy(BIN / name, folder)
+        return str(folder / "opensandbox-server")
 
     def wait_for(self, pattern):
         deadline = time.monotonic() + START_SECONDS

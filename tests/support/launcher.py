@@ -21,6 +21,9 @@ import unittest
 import uuid
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import rootless  # noqa: E402
+
 BIN = os.environ.get("OSB_BIN_DIR", os.path.join(HERE, "../../build/bin"))
 LAUNCHER = os.path.join(BIN, "opensandbox-launcher")
 SLOW = float(os.environ.get("OSB_SLOW", "1"))  # how many times slower an emulated machine may be
@@ -224,7 +227,8 @@ class Client:
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(20 * SLOW)
-        self.socket.connect(path)
+        with rootless.acting():
+            self.socket.connect(path)
         self.sequence = 100
         self.answers = {}
         self.exits = {}
@@ -356,6 +360,7 @@ def probe():
     atexit.register(shutil.rmtree, tools)
     path = os.path.join(tools, "probe")
     subprocess.run(["cc", "-O1", "-static", "-x", "c", "-o", path, "-"], input=PROBE.encode(), check=True)
+    os.chmod(tools, 0o755)
     return path
 
 
@@ -368,6 +373,7 @@ class LauncherTest(unittest.TestCase):
         self.mounts = self.mount_table()
         self.dir = tempfile.mkdtemp(prefix="osb-launcher-", dir="/tmp")
         os.chmod(self.dir, 0o755)
+        rootless.give(self.dir)
         self.state = os.path.join(self.dir, "state")
         self.path = os.path.join(self.dir, "socket")
         self.process = None
@@ -403,10 +409,14 @@ class LauncherTest(unittest.TestCase):
         with open("/proc/self/mountinfo") as file:
             return file.read()
 
+    def command(self, path):
+        return [*rootless.command(), rootless.program(LAUNCHER), "--listen", path, "--state", self.state,
+                "--execd", self.execd]
+
     def start(self, *arguments, wrapper=()):
         self.process = subprocess.Popen(
-            [*wrapper, LAUNCHER, "--listen", self.path, "--state", self.state, "--execd",
-             self.execd, "--slots", "2", "--network", "none", *arguments], stderr=subprocess.PIPE, text=True)
+            [*wrapper, *self.command(self.path), "--slots", "2", "--network", "none", *arguments],
+            stderr=subprocess.PIPE, text=True)
         self.log = ""
         for line in self.process.stderr:
             self.log += line
@@ -448,6 +458,8 @@ class LauncherTest(unittest.TestCase):
         return found
 
     def our_processes(self):
+        if rootless.kind is not None:
+            return rootless.processes(inside_only=True)
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:

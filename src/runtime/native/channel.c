@@ -265,6 +265,7 @@ struct native_channel *native_channel_new(uv_loop_t *loop, const char *path,
     channel->events = *events;
     channel->ctx = ctx;
     channel->last_sequence = 1;
+    channel->welcome = welcome;
     channel->ready = true;
     STAILQ_INIT(&channel->unsent);
     uv_timer_init(loop, &channel->retry);

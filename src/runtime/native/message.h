@@ -63,11 +63,12 @@ enum message_network {
 };
 
 /* What sandboxes of a launcher lack that root could give them. */
-#define MESSAGE_MISSING_LIMITS 1u /* cpu, memory, pids, disk, I/O: asking for one is refused */
-#define MESSAGE_MISSING_IDS    2u /* users besides root */
-#define MESSAGE_MISSING_COUNTS 4u /* usage is not counted */
-#define MESSAGE_MISSING        7u
-#define MESSAGE_REASON_MAX     256
+#define MESSAGE_MISSING_LIMITS  1u /* cpu, memory, pids, disk, I/O: asking for one is refused */
+#define MESSAGE_MISSING_IDS     2u /* users besides root */
+#define MESSAGE_MISSING_COUNTS  4u /* usage is not counted */
+#define MESSAGE_MISSING_OWN_IDS 8u /* all sandboxes have the same ids outside */
+#define MESSAGE_MISSING         15u
+#define MESSAGE_REASON_MAX      256
 
 struct message_welcome {
     struct message_header header;

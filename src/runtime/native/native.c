@@ -324,6 +324,34 @@ static int native_address(struct runtime *self, const char *id, int port, struct
     return 0;
 }
 
+static const char *native_lacks(struct runtime *self)
+{
+    static const struct {
+        uint32_t bit;
+        const char *text;
+    } parts[] = {
+        {MESSAGE_MISSING_LIMITS, "limits of cpu, memory, processes, disk and I/O"},
+        {MESSAGE_MISSING_COUNTS, "usage counts"},
+        {MESSAGE_MISSING_IDS, "users besides root"},
+        {MESSAGE_MISSING_OWN_IDS, "user ids that no other sandbox has"},
+    };
+    struct native *native = CONTAINER_OF(self, struct native, runtime);
+    const struct message_welcome *welcome = native_channel_welcome(native->channel);
+    char *text = native->lacks;
+    const size_t size = sizeof(native->lacks);
+    text[0] = '\0';
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        size_t used = strlen(text);
+        if ((welcome->missing & parts[i].bit) != 0)
+            snprintf(text + used, size - used, "%s%s",
+                     used > 0 ? ", " : "It does without: ", parts[i].text);
+    }
+    size_t used = strlen(text);
+    if (used > 0)
+        snprintf(text + used, size - used, " (%s).", welcome->missing_reason);
+    return text;
+}
+
 static void on_deferred_closed(uv_handle_t *handle)
 {
     struct native *native = handle->data;
@@ -372,6 +400,7 @@ struct runtime *native_runtime_new(const struct native_config *config, struct er
         .stat = native_stat,
         .networks = native_networks,
         .address = native_address,
+        .lacks = native_lacks,
         .free = native_free,
     };
     native->client = config->client;

@@ -63,6 +63,7 @@ struct native {
     TAILQ_HEAD(op_list, op) ops;
     struct places places;
     struct native_connector connector;
+    char lacks[MESSAGE_REASON_MAX + 256]; /* of the launcher's last answer */
     uv_async_t deferred; /* tells failures that were found inside the call that began something */
 };
 

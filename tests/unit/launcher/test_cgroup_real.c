@@ -51,7 +51,7 @@ static int set_up(void **state)
     if (geteuid() != 0)
         return 0;
     snprintf(parent, sizeof(parent), "osb-unit-%d", (int)getpid());
-    if (cgroup_open(&groups, parent, "00000000", STATE_DIR, &err) < 0) {
+    if (cgroup_open(&groups, parent, "00000000", STATE_DIR, true, &err) < 0) {
         fprintf(stderr, "%s\n", err.message);
         return -1;
     }
@@ -418,7 +418,7 @@ static void test_names_go_on(void **state)
     struct error err = ERROR_INIT;
     char name[CGROUP_NAME_MAX];
     assert_int_equal(mkdirat(groups.items[0].fd, "slot-41", 0755), 0);
-    assert_int_equal(cgroup_open(&again, parent, "00000000", STATE_DIR, &err), 0);
+    assert_int_equal(cgroup_open(&again, parent, "00000000", STATE_DIR, true, &err), 0);
     cgroup_new_name(&again, name);
     assert_string_equal(name, "slot-42");
     assert_int_equal(cgroup_remove(&groups, "slot-41"), 0);

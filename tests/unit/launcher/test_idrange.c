@@ -14,7 +14,7 @@ static void test_all_but_the_first(void **state)
     (void)state;
     struct idrange ranges;
     unsigned range;
-    idrange_init(&ranges);
+    idrange_init(&ranges, IDRANGE_COUNT);
     for (unsigned i = 1; i < IDRANGE_COUNT; i++) {
         assert_int_equal(idrange_take(&ranges, &range), 0);
         assert_int_equal(range, i);
@@ -30,7 +30,7 @@ static void test_freed_ranges_rest(void **state)
     (void)state;
     struct idrange ranges;
     unsigned range;
-    idrange_init(&ranges);
+    idrange_init(&ranges, IDRANGE_COUNT);
     assert_int_equal(idrange_take(&ranges, &range), 0);
     idrange_release(&ranges, range);
     assert_int_equal(idrange_take(&ranges, &range), 0);
@@ -42,7 +42,7 @@ static void test_reserve(void **state)
     (void)state;
     struct idrange ranges;
     unsigned range;
-    idrange_init(&ranges);
+    idrange_init(&ranges, IDRANGE_COUNT);
     assert_int_equal(idrange_reserve(&ranges, 1), 0);
     assert_int_equal(idrange_reserve(&ranges, 1), -EEXIST);
     assert_int_equal(idrange_reserve(&ranges, 0), -ERANGE);
@@ -55,7 +55,7 @@ static void test_the_stores_range_stays(void **state)
 {
     (void)state;
     struct idrange ranges;
-    idrange_init(&ranges);
+    idrange_init(&ranges, IDRANGE_COUNT);
     idrange_release(&ranges, 0);
     assert_int_equal(ranges.used[0] & 1, 1);
 }

@@ -67,6 +67,12 @@ static inline void fake_remove(struct runtime *self, const char *id, runtime_don
     fake_add(self, 'r', id, ctx)->done = done;
 }
 
+static inline const char *fake_lacks(struct runtime *self)
+{
+    (void)self;
+    return "";
+}
+
 static inline void fake_list(struct runtime *self, runtime_list_fn *done, void *ctx)
 {
     fake_add(self, 'l', "", ctx)->list_done = done;
@@ -82,7 +88,8 @@ static inline void fake_runtime_init(struct fake_runtime *fake)
     *fake = (struct fake_runtime){.runtime = {.create = fake_create,
                                               .remove = fake_remove,
                                               .list = fake_list,
-                                              .networks = fake_networks},
+                                              .networks = fake_networks,
+                                              .lacks = fake_lacks},
                                   .networks.nat = true};
 }
 
