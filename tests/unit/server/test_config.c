@@ -126,6 +126,7 @@ static void test_network(void **state)
             .spare_s = -1,
             .network = config.network,
             .network_pool = config.network_pool,
+            .allowed_host_paths = &config.allowed_host_paths,
             .dns = &config.dns,
             .images = &config.images,
         };
