@@ -269,10 +269,9 @@ static int listen_on(int family, int backlog, int *ret_port)
                                : bind(fd, (struct sockaddr *)&in, sizeof(in));
     assert_int_equal(r, 0);
     assert_int_equal(listen(fd, backlog), 0);
-    struct sockaddr_storage address;
-    socklen_t length = sizeof(address);
-    getsockname(fd, (struct sockaddr *)&address, &length);
-    *ret_port = ntohs(((struct sockaddr_in *)&address)->sin_port); /* at the same place in both */
+    socklen_t length = sizeof(in6);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&in6, &length), 0);
+    *ret_port = ntohs(in6.sin6_port); /* at the same place in both families */
     return fd;
 }
 
