@@ -150,7 +150,7 @@ def is_quick(name):
 
 def drives_our_programs(name):
     """Integration suites that are worth running with sanitizers, too."""
-    return name.startswith(("execd", "launcher")) or name in {"specs", "server", "check"}
+    return name.startswith(("execd", "launcher")) or name in {"specs", "server", "check", "rootless"}
 
 
 def select(which, build):
