@@ -150,7 +150,7 @@ def is_quick(name):
 
 def drives_our_programs(name):
     """Integration suites that are worth running with sanitizers, too."""
-    return name.startswith(("execd", "launcher")) or name in {"specs", "server", "check", "volumes"}
+    return name.startswith(("execd", "launcher")) or name in {"specs", "server", "check", "volumes", "rootless"}
 
 
 def select(which, build):

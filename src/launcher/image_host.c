@@ -313,7 +313,6 @@ static int own_directories(int from_fd, int to_fd, unsigned depth)
     return r;
 }
 
-/* NOLINTNEXTLINE(misc-no-recursion): as deep as the layer we have built, which is bounded */
 static int own_directory(int from_fd, int to_fd, const char *name, unsigned depth)
 {
     struct stat st;
