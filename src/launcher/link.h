@@ -26,6 +26,9 @@ struct link {
 
 /* The functions return 0 or -errno. */
 
+/* Whether the kernel makes such pairs, for whose module it may look. Nothing is made. */
+int link_probe(void);
+
 /* In the host's network namespace, of which `proc_fd` is a /proc: make the pair, the sandbox's end
  * in the namespace `inside_fd`; the host's end routes to it. Where it fails after the pair was
  * made, that goes with the sandbox's namespace. */

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "launcher/link.h"
 #include "launcher/nat_internal.h"
 #include "launcher/nat_resolv.h"
 #include "launcher/nat_rules.h"
@@ -110,6 +111,9 @@ static int turn_on(struct nat *nat, const struct options *options, struct error 
     if (r < 0)
         return error_set_errno(err, -r, "cannot turn on net.ipv4.ip_forward");
     nat->mtu = nat_mtu(&routes);
+    r = link_probe();
+    if (r < 0)
+        return error_set_errno(err, -r, "cannot make pairs of interfaces (modprobe veth)");
     r = nat_rules_load(nat, err);
     if (r == 0 && !forwarding)
         r = forward(err);

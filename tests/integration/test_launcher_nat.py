@@ -338,6 +338,13 @@ class Numbers(Nat):
         self.remove(sandboxes[4])
         sandbox, _ = self.client.create(network=NAT)  # of what was spare
         self.assertEqual(self.number(sandbox), free)
+        ended = sandboxes[7]
+        gone = self.name(self.number(ended))
+        self.client.ask(KILL, id_body(ended))
+        self.client.wait_exit(ended)
+        self.assertTrue(eventually(lambda: gone not in self.devices()))
+        sandbox, _ = self.client.create(network=NAT)  # though the ended one has not been removed
+        self.assertEqual(self.name(self.number(sandbox)), gone)
 
     def test_what_is_spare_is_given_up(self):
         """When all numbers are with spare networks that cannot be used."""
@@ -366,6 +373,7 @@ class Numbers(Nat):
         self.host.ip("link", "add", self.name(1), "type", "veth", "peer", "name", "other")
         sandbox, _ = self.client.create(network=NAT)
         self.assertEqual(self.number(sandbox), 2)
+        self.assertNotIn("could not be prepared", self.read_log())
         self.host.ip("link", "delete", self.name(1))
 
 

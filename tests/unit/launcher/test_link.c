@@ -6,9 +6,12 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "launcher/link.h"
 
@@ -105,13 +108,28 @@ static void test_real(void **state)
     assert_true(link_delete("no-such-device") < 0);
 }
 
+/* Asks for a pair and gets none. */
+static void test_probe(void **state)
+{
+    (void)state;
+    char after[256] = "";
+    CLEANUP(buf_done) struct buf text;
+    buf_init(&text, 1u << 20);
+    int r = link_probe();
+    assert_true(r == 0 || r == -EPERM || r == -EOPNOTSUPP);
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+        skip();
+    assert_int_equal(link_probe(), r == -EPERM ? 0 : r);
+    assert_int_equal(file_read_at(AT_FDCWD, "/proc/self/net/dev", &text, NULL), 0);
+    link_each(text.data, note, after);
+    assert_string_equal(after, "lo ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counters),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_each),
-        cmocka_unit_test(test_real),
+        cmocka_unit_test(test_counters), cmocka_unit_test(test_damage), cmocka_unit_test(test_each),
+        cmocka_unit_test(test_real),     cmocka_unit_test(test_probe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
