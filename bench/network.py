@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What network mode nat costs: bytes per second of one TCP stream between the world and a sandbox's network, beside a
 plain veth pair between the same two programs, in turns. The ratio is that of the networks: in both the program is
-outside of any sandbox, with the sandbox's network or the plain one. What it is from inside of the sandbox, whose
-memory and system calls are watched, is told as well. Runs in network namespaces of its own; nothing leaves them."""
+outside of any sandbox, with the sandbox's network or the plain one. What it is from inside of the sandbox, which is
+slower, is told with a ratio of its own. Runs in network namespaces of its own; nothing leaves them."""
 import argparse
 import os
 import socket
@@ -129,7 +129,8 @@ def main():
                 # the fastest: whatever else the machine does can only take away from it
                 best = {kind: max(values) / (1 << 20) for kind, values in speeds.items()}
                 print(f"network, {name}: nat {best['nat']:.0f} MiB/s, plain veth {best['plain']:.0f} MiB/s, ratio"
-                      f" {best['nat'] / best['plain']:.2f}; from inside {best['inside']:.0f} MiB/s", flush=True)
+                      f" {best['nat'] / best['plain']:.2f}; from inside {best['inside']:.0f} MiB/s,"
+                      f" {best['inside'] / best['plain']:.2f}", flush=True)
         finally:
             nat.close()
             os.kill(server, 9)
