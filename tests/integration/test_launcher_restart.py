@@ -111,7 +111,7 @@ class OtherWays(LauncherTest):
     def test_inherited_socket(self):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.process = subprocess.Popen(
-            [LAUNCHER, "--fd", str(theirs.fileno()), "--state", self.state, "--execd", self.execd],
+            [LAUNCHER, "--fd", str(theirs.fileno()), "--state", self.state, "--execd", self.execd, "--network", "none"],
             pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True)
         theirs.close()
         ours.settimeout(20)
