@@ -1,4 +1,6 @@
 /* opensandbox-launcher: the only privileged program. See launcher.h. */
+#include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -14,12 +16,16 @@
 
 #define VERSION "0.1.0"
 
-/* Whoever is not root of the machine cannot serve another user than himself, who is 0 here. */
+/* Whoever is not root of the machine cannot serve another user than himself, who is 0 here; and
+ * could not return to the machine's network from that of a sandbox, so he leaves it at once: we
+ * speak over sockets that have a path, which belong to no network. */
 static int adapt(struct options *options, const struct powers *powers, struct error *err)
 {
-    if (powers->machine || options->server_uid == 0)
+    if (powers->machine)
         return 0;
-    if (options->server_uid != powers->user)
+    if (unshare(CLONE_NEWNET) < 0)
+        return error_set_errno(err, errno, "cannot make a network namespace");
+    if (options->server_uid != 0 && options->server_uid != powers->user)
         return error_set(err, ERR_INVALID,
                          "--server-uid %u: a launcher of user %u can only serve that user",
                          options->server_uid, powers->user);

@@ -19,8 +19,6 @@
 #include "launcher/nofile.h"
 #include "launcher/slot_process.h"
 
-#define SOCKET_MAX sizeof(((struct message_sandbox *)0)->socket)
-
 /* The table. */
 
 /* Where id is, or where it would have to be. */
@@ -147,106 +145,6 @@ void sandbox_free_all(struct launcher *launcher)
     launcher->sandboxes = (struct sandboxes){0};
 }
 
-/* What servers are told. */
-
-static void socket_path(const struct sandbox *sandbox, char ret[SOCKET_MAX])
-{
-    snprintf(ret, SOCKET_MAX, "%s/%s.sock", sandbox->launcher->state.run_path, sandbox->record.id);
-}
-
-/* While it is still on its way to stand still it runs. */
-static enum message_state shown_state(const struct sandbox *sandbox)
-{
-    if (sandbox->state == SANDBOX_EXITED)
-        return MESSAGE_EXITED;
-    bool frozen = sandbox->record.frozen && sandbox->change != SANDBOX_FREEZING;
-    return frozen ? MESSAGE_FROZEN : MESSAGE_RUNNING;
-}
-
-/* Of one that runs: as of the last reading. */
-static unsigned limits_hit(const struct sandbox *sandbox)
-{
-    return sandbox->record.limits_hit | meter_hits(&sandbox->meter);
-}
-
-static uint32_t oom_kills(const struct sandbox *sandbox)
-{
-    uint64_t read = MIN(sandbox->meter.usage.oom_kills, (uint64_t)UINT32_MAX);
-    return MAX(sandbox->record.oom_kills, (uint32_t)read);
-}
-
-static void describe(const struct sandbox *sandbox, struct message_sandbox *ret)
-{
-    memcpy(ret->id, sandbox->record.id, sizeof(sandbox->record.id));
-    ret->state = shown_state(sandbox);
-    ret->exit_reason = sandbox->record.exit_reason;
-    ret->exit_status = sandbox->record.exit_status;
-    ret->oom_kills = oom_kills(sandbox);
-    ret->limits_hit = limits_hit(sandbox);
-    ret->created_unix_ms = sandbox->record.created_unix_ms;
-    socket_path(sandbox, ret->socket);
-}
-
-void sandbox_list(struct launcher *launcher, const char *after, struct message_sandboxes *page)
-{
-    const struct sandboxes *table = &launcher->sandboxes;
-    for (size_t at = sandbox_position_after(launcher, after); at < table->count; at++) {
-        if (table->items[at]->state < SANDBOX_RUNNING)
-            continue;
-        if (page->count == MESSAGE_SANDBOXES_MAX) {
-            page->more = 1;
-            break;
-        }
-        describe(table->items[at], &page->items[page->count++]);
-    }
-}
-
-static void describe_usage(const struct sandbox *sandbox, struct message_usage *ret)
-{
-    const struct meter *meter = &sandbox->meter;
-    const struct cgroup_usage *usage = &meter->usage;
-    bool exited = sandbox->state == SANDBOX_EXITED;
-    *ret = (struct message_usage){
-        .state = shown_state(sandbox),
-        .limits_hit = limits_hit(sandbox),
-        .read_unix_ms = meter->read_unix_ms,
-        .cpu_ns = usage->cpu_ns,
-        .memory_bytes = exited ? 0 : usage->memory_bytes,
-        .memory_peak_bytes = usage->memory_peak_bytes,
-        .memory_mib_ms = meter->memory_mib_ms,
-        .disk_bytes = meter->disk_bytes,
-        .io_read_bytes = usage->io_read_bytes,
-        .io_write_bytes = usage->io_write_bytes,
-        .io_read_ops = usage->io_read_ops,
-        .io_write_ops = usage->io_write_ops,
-        .net_rx_bytes = meter->net_rx_bytes,
-        .net_tx_bytes = meter->net_tx_bytes,
-        .oom_kills = usage->oom_kills,
-        .memory_refused = usage->memory_refused,
-        .pids_refused = usage->pids_refused,
-        .cpu_throttled = usage->cpu_throttled,
-        .pids = exited ? 0 : usage->pids,
-    };
-    memcpy(ret->id, sandbox->record.id, sizeof(sandbox->record.id));
-}
-
-void sandbox_stat(struct launcher *launcher, const char *after, struct message_usage_page *page)
-{
-    const struct sandboxes *table = &launcher->sandboxes;
-    for (size_t at = sandbox_position_after(launcher, after); at < table->count; at++) {
-        struct sandbox *sandbox = table->items[at];
-        if (sandbox->state < SANDBOX_RUNNING)
-            continue;
-        if (page->count == MESSAGE_USAGE_MAX) {
-            page->more = 1;
-            break;
-        }
-        if (sandbox->state == SANDBOX_RUNNING)
-            meter_read(sandbox);
-        describe_usage(sandbox, &page->items[page->count++]);
-    }
-}
-
 /* The end. */
 
 int sandbox_open_directory(const struct sandbox *sandbox, struct error *err)
@@ -273,7 +171,7 @@ static void tell_exit(const struct sandbox *sandbox)
 {
     union message event;
     message_init(&event, MESSAGE_EXIT, 0);
-    describe(sandbox, &event.exit.sandbox);
+    sandbox_describe(sandbox, &event.exit.sandbox);
     peer_broadcast(sandbox->launcher, &event);
 }
 
@@ -426,8 +324,8 @@ static void note_exit(struct sandbox *sandbox)
         record->exit_reason = MESSAGE_EXIT_LOST;
     }
     meter_read(sandbox);
-    record->oom_kills = oom_kills(sandbox);
-    record->limits_hit = limits_hit(sandbox);
+    record->oom_kills = sandbox_oom_kills(sandbox);
+    record->limits_hit = sandbox_limits_hit(sandbox);
     record->frozen = false;
 }
 
@@ -637,8 +535,8 @@ static void become(struct sandbox *sandbox, struct slot *slot)
     sandbox->counters_fd = TAKE_FD(slot->counters_fd);
     enter_running(sandbox, TAKE_FD(slot->pidfd));
     slot_release(slot);
-    char socket[SOCKET_MAX];
-    socket_path(sandbox, socket);
+    char socket[SANDBOX_SOCKET_MAX];
+    sandbox_socket_path(sandbox, socket);
     peer_answer(launcher, sandbox->create_reply, NULL, socket);
     log_debug("sandbox %s runs as process %d", sandbox->record.id, (int)sandbox->record.pid);
 }

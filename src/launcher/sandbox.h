@@ -105,6 +105,12 @@ int sandbox_adopt(struct launcher *launcher, const struct record *record, int pi
 size_t sandbox_position_after(const struct launcher *launcher, const char *id); /* "": the first */
 struct cgroup_limits sandbox_cgroup_limits(const struct message_limits *limits);
 
+#define SANDBOX_SOCKET_MAX sizeof(((struct message_sandbox *)0)->socket)
+void sandbox_socket_path(const struct sandbox *sandbox, char ret[SANDBOX_SOCKET_MAX]);
+unsigned sandbox_limits_hit(const struct sandbox *sandbox);
+uint32_t sandbox_oom_kills(const struct sandbox *sandbox);
+void sandbox_describe(const struct sandbox *sandbox, struct message_sandbox *ret);
+
 /* Its directory; the caller closes it. Negative with err filled. */
 int sandbox_open_directory(const struct sandbox *sandbox, struct error *err);
 int sandbox_write_record(const struct sandbox *sandbox, struct error *err);

@@ -311,6 +311,13 @@ class Whole(Rootless, unittest.TestCase):
             self.assertEqual(box.output("echo on"), "on")
             box.delete()
 
+    def test_ports(self):
+        with Server() as server:
+            box = server.create()
+            box.output("cd /root && echo found > it && (setsid python3 -m http.server 8000 >/dev/null 2>&1 &)")
+            wait_until(lambda: server.request("GET", f"/v1/sandboxes/{box.id}/proxy/8000/it").status == 200, "a web server")
+            self.assertEqual(server.request("GET", f"/v1/sandboxes/{box.id}/proxy/8000/it").body, b"found\n")
+
     def test_programs_of_the_host(self):
         with Server() as server:
             box = server.create()
