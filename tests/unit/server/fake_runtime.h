@@ -78,10 +78,8 @@ static inline void fake_list(struct runtime *self, runtime_list_fn *done, void *
 static inline void fake_runtime_init(struct fake_runtime *fake)
 {
     *fake = (struct fake_runtime){
-        .runtime = {.create = fake_create,
-                    .remove = fake_remove,
-                    .list = fake_list,
-                    .lacks = fake_lacks}};
+        .runtime = {
+            .create = fake_create, .remove = fake_remove, .list = fake_list, .lacks = fake_lacks}};
 }
 
 static inline struct fake_call fake_take(struct fake_runtime *fake)
