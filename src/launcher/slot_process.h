@@ -21,9 +21,9 @@
 #include "base/macros.h"
 #include "launcher/cgroup.h"
 #include "launcher/disk.h"
-#include "seccomp/filter.h"
 #include "launcher/state.h"
 #include "runtime/native/message.h"
+#include "seccomp/filter.h"
 
 /* What cannot be changed once a slot has been made. The pool is of the default shape: the host
  * image, writable, without a disk limit; every other one is made to order. */
