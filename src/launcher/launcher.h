@@ -19,10 +19,10 @@
 #include "launcher/powers.h"
 #include "launcher/remove.h"
 #include "launcher/sandbox.h"
-#include "seccomp/filter.h"
 #include "launcher/slot.h"
 #include "launcher/spare.h"
 #include "launcher/state.h"
+#include "seccomp/filter.h"
 
 struct launcher {
     struct options options;

@@ -1,5 +1,6 @@
-/* An execd that lies. The entrypoint of a sandbox tells how: {"entrypoint": ["START", "LATER"]} names
- * the answer to /internal/start and that to every later request. Built by tests/support/liar.py. */
+/* An execd that lies. The entrypoint of a sandbox tells how: {"entrypoint": ["START", "LATER"]}
+ * names the answer to /internal/start and that to every later request. Built by
+ * tests/support/liar.py. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
@@ -41,9 +42,9 @@ static void say(int fd, const char *text)
 static void flood(int fd, const char *text)
 {
     static char block[65536];
-    size_t size = strlen(text), used = 0;
-    for (; used + size <= sizeof(block); used += size)
-        memcpy(block + used, text, size);
+    size_t size = strlen(text), used = sizeof(block) / size * size;
+    for (size_t i = 0; i < used; i++)
+        block[i] = text[i % size];
     for (;;)
         send_all(fd, block, used);
 }
@@ -119,7 +120,8 @@ static const struct {
     {"bad-chunk", CHUNKED "zz\r\n"},
     {"cut-chunk", CHUNKED "5\r\nab"},
     {"bad-trailer", CHUNKED "0\r\nno colon\r\n\r\n"},
-    {"unasked-101", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nxx"},
+    {"unasked-101",
+     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nxx"},
     {"bare-lf", "HTTP/1.1 200 OK\nContent-Length: 0\n\n"},
     {"fold", OK_HEAD "X: a\r\n b\r\nContent-Length: 0\r\n\r\n"},
     {"http-09", "hello\r\n"},
@@ -132,7 +134,8 @@ static const struct {
     {"split-header", OK_HEAD "X: a\rSet-Cookie: b\r\nContent-Length: 0\r\n\r\n"},
     {"double", GOOD STOLEN},
     {"interim-17", K("HTTP/1.1 103 Early\r\n\r\n") "HTTP/1.1 103 Early\r\n\r\n" GOOD},
-    {"redirect", "HTTP/1.1 302 Found\r\nLocation: http://169.254.0.1/\r\nContent-Length: 0\r\n\r\n"},
+    {"redirect",
+     "HTTP/1.1 302 Found\r\nLocation: http://169.254.0.1/\r\nContent-Length: 0\r\n\r\n"},
     {"refuse-html", "HTTP/1.1 500 No\r\nContent-Length: 6\r\n\r\n<html>"},
     {"refuse-number", "HTTP/1.1 400 No\r\nContent-Length: 13\r\n\r\n{\"message\":1}"},
 };
@@ -141,7 +144,7 @@ static const struct {
 static int answer(int fd, const char *how)
 {
     for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
-        if (strcmp(plain[i].name, how))
+        if (strcmp(plain[i].name, how) != 0)
             continue;
         size_t length = strlen(plain[i].text);
         char *bytes = strdup(plain[i].text);
@@ -171,7 +174,8 @@ static int answer(int fd, const char *how)
     else if (!strcmp(how, "endless-body"))
         say(fd, OK_HEAD "\r\n"), flood(fd, "0123456789abcdef");
     else if (!strcmp(how, "endless-length"))
-        say(fd, OK_HEAD "Content-Length: 9223372036854775807\r\n\r\n"), flood(fd, "0123456789abcdef");
+        say(fd, OK_HEAD "Content-Length: 9223372036854775807\r\n\r\n"),
+            flood(fd, "0123456789abcdef");
     else if (!strcmp(how, "endless-chunks"))
         say(fd, CHUNKED), flood(fd, "1\r\nx\r\n");
     else if (!strcmp(how, "endless-extension"))
@@ -193,7 +197,8 @@ static int answer(int fd, const char *how)
     else if (!strcmp(how, "later-double"))
         say(fd, GOOD), usleep(20000), say(fd, STOLEN), wait_for_ever();
     else if (!strcmp(how, "upgrade-flood"))
-        say(fd, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"),
+        say(fd, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
+                "websocket\r\n\r\n"),
             flood(fd, "\x81\x04text");
     else if (!strcmp(how, "upgrade-other"))
         say(fd, "HTTP/1.1 101 Switching Protocols\r\n\r\n"), wait_for_ever();
@@ -238,7 +243,8 @@ static void serve(int fd)
             end = strstr(text, "\r\n\r\n");
         }
         length = strcasestr(text, "content-length:");
-        size_t whole = (size_t)(end + 4 - text) + (length && length < end ? strtoul(length + 15, NULL, 10) : 0);
+        size_t whole = (size_t)(end + 4 - text) +
+                       (length && length < end ? strtoul(length + 15, NULL, 10) : 0);
         while (used < whole && used < sizeof(text) - 1) {
             ssize_t n = read(fd, text + used, sizeof(text) - 1 - used);
             if (n <= 0)

@@ -26,10 +26,10 @@
 #include "launcher/seccomp_table.h"
 #include "seccomp/number.h"
 
-#define NUMBERS               600
-#define ALLOWED               SECCOMP_RET_ALLOW
-#define REFUSED(no)           (SECCOMP_RET_ERRNO | (no))
-#define X32                   0x40000000
+#define NUMBERS     600
+#define ALLOWED     SECCOMP_RET_ALLOW
+#define REFUSED(no) (SECCOMP_RET_ERRNO | (no))
+#define X32         0x40000000
 
 static struct {
     uint32_t arch;
