@@ -52,9 +52,6 @@ void missing_tell(const struct launcher *launcher, struct message_welcome *ret)
     const struct powers *powers = &launcher->powers;
     if (powers->machine)
         return;
-    ret->networks = 1u << MESSAGE_NETWORK_NONE;
-    snprintf(ret->network_reason, sizeof(ret->network_reason),
-             "networks of sandboxes need a launcher that is root");
     tell_groups(&launcher->cgroups, ret);
     tell_ids(powers, ret);
     if (ret->missing != 0 && ret->missing_reason[0] == '\0')

@@ -135,8 +135,7 @@ int nat_open(struct nat *nat, const struct options *options, const struct state 
     struct error why = ERROR_INIT;
     int r = powers->machine ? turn_on(nat, options, &why)
                             : error_set(&why, ERR_UNSUPPORTED,
-                                        "it takes root of the machine, and this launcher is an "
-                                        "ordinary user's");
+                                        "networks of sandboxes need a launcher that is root");
     nat->on = r == 0;
     if (r == 0)
         return 0;

@@ -370,7 +370,7 @@ class Whole(Rootless, unittest.TestCase):
         """The message names the setting and its value, wherever it is read."""
         block = ["python3", str(ROOT / "tests/support/block_userns.py"), "setpriv", "--reuid", str(rootless.UID),
                  "--regid", str(rootless.UID), "--clear-groups"]
-        program = Server.program()
+        program = Server().program()
         for words in ([str(Path(program).parent / "opensandbox-launcher"), "--listen", "/tmp/osb-never.sock", "--execd",
                        "/bin/true"], [program, "--listen", "127.0.0.1:0"]):
             with self.subTest(words[0]):
