@@ -72,7 +72,7 @@ class Guarantees(Rootless):
 
     def setUp(self):
         super().setUp()
-        self.start()
+        self.start("--network", "auto")
         self.client = self.connect()
         self.sandbox, self.execd_path = self.client.create()
 
