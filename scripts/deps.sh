@@ -8,10 +8,8 @@ build="gcc libc6-dev cmake ninja-build pkg-config libuv1-dev libjansson-dev libs
        libseccomp-dev libcmocka-dev node-llhttp"
 run="bash curl ca-certificates e2fsprogs nftables python3"
 test="clang clang-format clang-tidy cppcheck libclang-rt-14-dev llvm python3 python3-venv python3-pip
-      python3-yaml debootstrap e2fsprogs procps nftables iptables iproute2 binutils util-linux busybox-static musl-tools
-      vim-tiny qemu-system-x86"
-      python3-yaml debootstrap e2fsprogs procps iproute2 binutils util-linux busybox-static musl-tools vim-tiny
-      qemu-system-x86 uidmap"
+      python3-yaml debootstrap e2fsprogs procps nftables iptables iproute2 binutils util-linux uidmap
+      busybox-static musl-tools vim-tiny qemu-system-x86"
 # What tests run inside sandboxes of the host image.
 programs="bash python3-numpy python3-pandas nodejs default-jdk-headless golang-go gcc libc6-dev git gdb
           strace inotify-tools tmux sqlite3 tar python3-venv python3-pip python3-setuptools
