@@ -32,9 +32,9 @@ struct server_config {
     int launcher_slots;                  /* sandboxes it keeps prepared; -1: as it likes */
     int launcher_spare_s; /* how long it keeps what sandboxes leave; -1: as it likes */
     enum server_network network;
-    char *network_pool;          /* ADDRESS/BITS; NULL: the launcher's choice */
-    struct string_list dns;      /* IPv4 addresses; none: the launcher's choice */
-    struct server_images images; /* those besides "host" */
+    char *network_pool;                    /* ADDRESS/BITS; NULL: the launcher's choice */
+    struct string_list dns;                /* IPv4 addresses; none: the launcher's choice */
+    struct server_images images;           /* those besides "host" */
     struct string_list allowed_host_paths; /* of which sandboxes may have volumes */
     enum log_level log_level;
     enum log_format log_format;
