@@ -43,7 +43,7 @@ static struct message_volume copy_volume(const struct message_volume *from)
     strcpy(to.source, from->source);
     strcpy(to.sub_path, from->sub_path);
     strcpy(to.mount_path, from->mount_path);
-    if (strstr(to.sub_path, "../") != NULL && to.sub_path[0] == '.' && to.sub_path[1] == '.')
+    if (strncmp(to.sub_path, "../", 3) == 0 || strstr(to.sub_path, "/../") != NULL)
         abort();
     return to;
 }
@@ -96,8 +96,10 @@ static void check_again(const union message *message, size_t size)
     default:
         return;
     }
-    /* The id is at the same place in all of them. */
-    if (memcmp(&again, message, size) != 0 || !id_is_uuid(again.target.id))
+    if (memcmp(&again, message, size) != 0)
+        abort();
+    /* The id is at the same place in all others. */
+    if (message->header.type != MESSAGE_WELCOME && !id_is_uuid(again.target.id))
         abort();
 }
 
