@@ -184,7 +184,6 @@ int launcher_run(const struct options *options, const struct powers *powers, str
         .options = *options,
         .powers = *powers,
         .images = options->images,
-        .images.owners_hidden = !powers->machine,
         .signal_fd = -1,
         .quick_fd = -1,
         .signal_source.fd = -1,
@@ -198,6 +197,7 @@ int launcher_run(const struct options *options, const struct powers *powers, str
                   .idle_fd = -1},
         .peers = {.listen_fd = -1, .listener.fd = -1},
     };
+    launcher.images.owners_hidden = !powers->machine;
     int r = loop_init(&launcher.loop, err);
     if (r < 0)
         return r;

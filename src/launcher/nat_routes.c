@@ -115,7 +115,7 @@ static void add_route(struct nat_routes *routes, const struct nlmsghdr *head)
     if (nat_route_parse(head, head->nlmsg_len, &route) < 0)
         return;
     if (route.device != 0 && if_indextoname(route.device, device) == NULL)
-        device[0] = '\0';
+        return; /* it has just gone, and the route with it */
     nat_routes_add(routes, &route, device);
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """execd that waits in a pool, and the program it runs for the entrypoint that only waits."""
+import contextlib
 import os
 import shutil
 import socket
@@ -38,7 +39,11 @@ class Hold(unittest.TestCase):
     def held(self):
         """Whether it still has the file, and the socket with it."""
         folder = f"/proc/{self.execd.process.pid}/fd"
-        return any(os.readlink(f"{folder}/{number}") == self.file for number in os.listdir(folder))
+        links = []
+        for number in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                links.append(os.readlink(f"{folder}/{number}"))
+        return self.file in links
 
     def test_says_that_it_serves(self):
         self.assertEqual(self.ours.recv(16), b"\0")

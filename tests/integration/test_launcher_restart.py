@@ -216,7 +216,7 @@ class OtherWays(LauncherTest):
         self.process = subprocess.Popen(
             ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", prepare, "sh",
              "/usr/bin/launcher", "--listen", "/tmp/socket", "--state", "/state", "--execd",
-             "/usr/bin/execd", "--slots", "1"], stderr=subprocess.PIPE, text=True)
+             "/usr/bin/execd", "--slots", "1", "--network", "none"], stderr=subprocess.PIPE, text=True)
         line = self.process.stderr.readline()
         self.assertIn("serving /state", line)
         self.instance = re.search(r"instance (\w+)", line).group(1)
