@@ -148,7 +148,7 @@ class Docs(unittest.TestCase):
         known = {"execd.md": {"sh": 1}, "README.md": {"sh": 3, "python": 1, "": 1}, "configuration.md": {"toml": 1},
                  "testing.md": {"sh": 1}, "architecture.md": {}, "api.md": {}, "costs.md": {},
                  "check.md": {"sh": 1, "": 1}, "isolation.md": {"sh": 1}, "limits.md": {}, "network.md": {"sh": 1},
-                 "rootless.md": {}, "images.md": {"sh": 2, "console": 1, "toml": 1},
+                 "rootless.md": {}, "security.md": {}, "images.md": {"sh": 2, "console": 1, "toml": 1},
                  "volumes.md": {"sh": 2, "toml": 1}}
         for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
             counts = {}

@@ -320,6 +320,15 @@ class Whole(Rootless, unittest.TestCase):
             wait_until(lambda: server.request("GET", f"/v1/sandboxes/{box.id}/proxy/8000/it").status == 200)
             self.assertEqual(server.request("GET", f"/v1/sandboxes/{box.id}/proxy/8000/it").body, b"found\n")
 
+    def test_network_that_is_not_to_be_had(self):
+        """By default a sandbox would have one: its status says why it has not."""
+        with Server(config='[network]\nmode = "auto"\n') as server:
+            box = server.create()
+            status = server.request("GET", f"/v1/sandboxes/{box.id}").json()["status"]
+            self.assertRegex(status["message"], r"^Sandbox is running\. Network none: .* need a launcher that is root\. ")
+            server.restart()
+            self.assertEqual(server.request("GET", f"/v1/sandboxes/{box.id}").json()["status"], status)
+
     def test_programs_of_the_host(self):
         with Server() as server:
             box = server.create()
