@@ -773,6 +773,7 @@ class Failures(WithVolumes, faults.FaultsWithoutPool):
         *faults.Faults.harmless,
         (r"recvfrom\(", [errno.EAGAIN]),               # which is what it says while there is a launcher
         (r"faccessat2\(", faults.ERRORS),              # whether it is there: it is made, and found then
+        (r"read\(", [errno.EINTR]),                    # what it is: read again
     ]
 
 
