@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "launcher/weaken.h"
 
 static const int kept[] = {
     CAP_SYS_ADMIN,    /* mounts, namespaces, loop devices, quota, names of control groups */
@@ -38,6 +39,8 @@ static bool is_kept(int capability)
 
 int privileges_drop(struct error *err)
 {
+    if (weaken_is_off(WEAKEN_USERNS)) /* then sandboxes have no others than ours */
+        return 0;
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
     if (syscall(SYS_capget, &header, data) < 0)
@@ -57,7 +60,7 @@ int privileges_drop(struct error *err)
         return error_set_errno(err, errno, "cannot clear ambient capabilities");
     if (syscall(SYS_capset, &header, data) < 0)
         return error_set_errno(err, errno, "cannot drop capabilities");
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    if (!weaken_is_off(WEAKEN_NO_NEW_PRIVS) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return error_set_errno(err, errno, "cannot set no_new_privs");
     return 0;
 }
