@@ -15,57 +15,68 @@
 
 #define ANSWER_MAX     65536
 #define ANSWER_SECONDS 5
+#define ERRNO_MAX      4095 /* of the kernel */
 /* 0.0.0.0/1 and 128.0.0.0/1 are how some put their default route before that of others. */
 #define DEFAULT_BITS 1
 
-static int parse_attribute(const struct rtattr *attribute, struct nat_route *route)
+static int take_attribute(unsigned type, const unsigned char *data, size_t length,
+                          struct nat_route *route)
 {
     uint32_t value;
-    if (RTA_PAYLOAD(attribute) < sizeof(value))
-        return attribute->rta_type == RTA_DST || attribute->rta_type == RTA_OIF ||
-                       attribute->rta_type == RTA_PRIORITY || attribute->rta_type == RTA_TABLE
-                   ? -EBADMSG
-                   : 0;
-    memcpy(&value, RTA_DATA(attribute), sizeof(value));
-    switch (attribute->rta_type) {
-    case RTA_DST:
+    bool wanted = type == RTA_DST || type == RTA_OIF || type == RTA_PRIORITY || type == RTA_TABLE;
+    if (!wanted || length < sizeof(value))
+        return wanted ? -EBADMSG : 0;
+    memcpy(&value, data, sizeof(value));
+    if (type == RTA_DST)
         route->to.first = ntohl(value);
-        break;
-    case RTA_OIF:
+    else if (type == RTA_OIF)
         route->device = value;
-        break;
-    case RTA_PRIORITY:
+    else if (type == RTA_PRIORITY)
         route->metric = value;
-        break;
-    case RTA_TABLE:
+    else
         route->table = value;
-        break;
-    default:
-        break;
+    return 0;
+}
+
+/* What is too short to be one more is padding. */
+static int take_attributes(const unsigned char *at, size_t left, struct nat_route *route)
+{
+    struct rtattr head;
+    while (left >= sizeof(head)) {
+        memcpy(&head, at, sizeof(head));
+        if (head.rta_len < sizeof(head) || head.rta_len > left)
+            return 0;
+        int r =
+            take_attribute(head.rta_type, at + RTA_LENGTH(0), head.rta_len - RTA_LENGTH(0), route);
+        if (r < 0)
+            return r;
+        size_t step = MIN((size_t)RTA_ALIGN(head.rta_len), left);
+        at += step;
+        left -= step;
     }
     return 0;
 }
 
-int nat_route_parse(const struct nlmsghdr *head, size_t length, struct nat_route *ret)
+int nat_route_parse(const void *packet, size_t length, struct nat_route *ret)
 {
-    const struct rtmsg *message = NLMSG_DATA(head);
-    if (length < NLMSG_LENGTH(sizeof(*message)) || head->nlmsg_len > length ||
-        head->nlmsg_len < NLMSG_LENGTH(sizeof(*message)) || head->nlmsg_type != RTM_NEWROUTE ||
-        message->rtm_family != AF_INET || message->rtm_dst_len > 32)
+    const unsigned char *bytes = packet;
+    struct nlmsghdr head;
+    struct rtmsg message;
+    if (length < NLMSG_LENGTH(sizeof(message)))
+        return -EBADMSG;
+    memcpy(&head, bytes, sizeof(head));
+    memcpy(&message, bytes + NLMSG_HDRLEN, sizeof(message));
+    if (head.nlmsg_len > length || head.nlmsg_len < NLMSG_LENGTH(sizeof(message)) ||
+        head.nlmsg_type != RTM_NEWROUTE || message.rtm_family != AF_INET ||
+        message.rtm_dst_len > 32)
         return -EBADMSG;
     struct nat_route route = {
-        .to.bits = message->rtm_dst_len, .type = message->rtm_type, .table = message->rtm_table};
-    size_t left = head->nlmsg_len - NLMSG_SPACE(sizeof(*message));
-    const struct rtattr *attribute = RTM_RTA(message);
-    if (head->nlmsg_len < NLMSG_SPACE(sizeof(*message)))
-        left = 0;
-    for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
-        int r = parse_attribute(attribute, &route);
-        if (r < 0)
-            return r;
-    }
-    *ret = route;
-    return 0;
+        .to.bits = message.rtm_dst_len, .type = message.rtm_type, .table = message.rtm_table};
+    size_t begin = MIN((size_t)NLMSG_SPACE(sizeof(message)), (size_t)head.nlmsg_len);
+    int r = take_attributes(bytes + begin, head.nlmsg_len - begin, &route);
+    if (r == 0)
+        *ret = route;
+    return r;
 }
 
 void nat_routes_add(struct nat_routes *routes, const struct nat_route *route, const char *device)
@@ -108,33 +119,44 @@ static int ask(int fd)
     return 0;
 }
 
-static void add_route(struct nat_routes *routes, const struct nlmsghdr *head)
+static void add_route(struct nat_routes *routes, const unsigned char *packet, size_t length)
 {
     char device[IFNAMSIZ] = "";
     struct nat_route route;
-    if (nat_route_parse(head, head->nlmsg_len, &route) < 0)
+    if (nat_route_parse(packet, length, &route) < 0)
         return;
     if (route.device != 0 && if_indextoname(route.device, device) == NULL)
         return; /* it has just gone, and the route with it */
     nat_routes_add(routes, &route, device);
 }
 
-/* 1: all was read, 0: there is more, -errno. */
-static int take_answer(struct nat_routes *routes, const char *bytes, size_t length)
+static int answered_error(const unsigned char *packet, size_t length)
 {
-    const struct nlmsghdr *head = (const struct nlmsghdr *)(const void *)bytes;
-    for (; NLMSG_OK(head, length); head = NLMSG_NEXT(head, length)) {
-        if (head->nlmsg_type == NLMSG_DONE)
+    int32_t error;
+    if (length < NLMSG_HDRLEN + sizeof(error))
+        return -EBADMSG;
+    memcpy(&error, packet + NLMSG_HDRLEN, sizeof(error));
+    return error < 0 && error >= -ERRNO_MAX ? error : -EBADMSG;
+}
+
+/* 1: all was read, 0: there is more, -errno. */
+static int take_answer(struct nat_routes *routes, const unsigned char *at, size_t left)
+{
+    struct nlmsghdr head;
+    while (left >= sizeof(head)) {
+        memcpy(&head, at, sizeof(head));
+        if (head.nlmsg_len < sizeof(head) || head.nlmsg_len > left)
+            return -EBADMSG;
+        if (head.nlmsg_type == NLMSG_DONE)
             return 1;
-        if (head->nlmsg_type == NLMSG_ERROR) {
-            const struct nlmsgerr *error = NLMSG_DATA(head);
-            return head->nlmsg_len < NLMSG_LENGTH(sizeof(*error)) || error->error >= 0
-                       ? -EBADMSG
-                       : error->error;
-        }
-        add_route(routes, head);
+        if (head.nlmsg_type == NLMSG_ERROR)
+            return answered_error(at, head.nlmsg_len);
+        add_route(routes, at, head.nlmsg_len);
+        size_t step = MIN((size_t)NLMSG_ALIGN(head.nlmsg_len), left);
+        at += step;
+        left -= step;
     }
-    return length == 0 ? 0 : -EBADMSG;
+    return left == 0 ? 0 : -EBADMSG;
 }
 
 int nat_routes_read(struct nat_routes *routes)
@@ -142,7 +164,7 @@ int nat_routes_read(struct nat_routes *routes)
     AUTO_CLOSE int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
     if (fd < 0)
         return -errno;
-    AUTO_FREE char *answer = mem_alloc(ANSWER_MAX);
+    AUTO_FREE unsigned char *answer = mem_alloc(ANSWER_MAX);
     int r = ask(fd);
     while (r == 0) {
         ssize_t n = recv(fd, answer, ANSWER_MAX, MSG_TRUNC);

@@ -1,7 +1,6 @@
 /* What the machine's IPv4 routes, of all tables, say about a pool, name servers and the way out. */
 #pragma once
 
-#include <linux/netlink.h>
 #include <net/if.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,9 +16,9 @@ struct nat_route {
     unsigned device; /* 0: none, or several */
 };
 
-/* One message of the kernel's answer. Returns 0, or -EBADMSG when it is no IPv4 route or its
- * lengths do not fit. `length`: bytes there are, head->nlmsg_len must be within. */
-int nat_route_parse(const struct nlmsghdr *head, size_t length, struct nat_route *ret);
+/* One message of the kernel's answer, of which there are so many bytes. Returns 0, or -EBADMSG when
+ * it is no IPv4 route or its lengths do not fit. */
+int nat_route_parse(const void *packet, size_t length, struct nat_route *ret);
 
 #define NAT_ROUTES_LOCAL \
     256 /* addresses of the host that are kept; a sandbox reaches none of all */
