@@ -31,6 +31,7 @@ class Hold(unittest.TestCase):
         self.ours.close()
         if self.execd.process.poll() is None:
             self.execd.stop()
+        shutil.rmtree(self.execd.directory, ignore_errors=True)
         shutil.rmtree(self.folder)
 
     def publish(self):

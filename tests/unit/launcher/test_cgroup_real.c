@@ -63,10 +63,12 @@ static int tear_down(void **state)
     (void)state;
     if (groups.count == 0)
         return 0;
-    char *paths[CGROUP_CONTROLLERS];
+    char *paths[CGROUP_CONTROLLERS + 1];
     unsigned count = groups.count;
     for (unsigned i = 0; i < count; i++)
         paths[i] = mem_dup(groups.items[i].path);
+    if (groups.cpuset != NULL)
+        paths[count++] = mem_dup(groups.cpuset);
     cgroup_close(&groups);
     int left = 0;
     for (unsigned i = 0; i < count; i++) {
