@@ -8,6 +8,7 @@
 Leaving the block deletes every sandbox, stops the server, waits for the launcher to end by itself and
 removes the state directory. `Machine.snapshot()` compares what is on the machine before and after.
 """
+import atexit
 import contextlib
 import http.client
 import json
@@ -30,6 +31,21 @@ BIN = Path(os.environ.get("OSB_BIN_DIR", ROOT / "build/bin"))
 SANITIZED = os.environ.get("OSB_SANITIZED") == "1"
 SLOW = float(os.environ.get("OSB_SLOW", "1"))  # how many times slower an emulated machine may be
 START_SECONDS = 30 * SLOW  # for waiting on something that must come; never a measurement
+
+
+def keep_forwarding():
+    """A launcher with nat, which is the default, has the machine forward, and leaves it so for others who may have
+    come to rely on it."""
+    path = Path("/proc/sys/net/ipv4/ip_forward")
+    before = path.read_text()
+
+    def restore():
+        if path.read_text() != before:
+            path.write_text(before)
+    atexit.register(restore)
+
+
+keep_forwarding()
 
 
 def wait_until(condition, seconds=START_SECONDS, what="condition"):
