@@ -403,11 +403,18 @@ bool execd_entrypoint_is_answering(const struct execd *execd)
     return execd->entrypoint != NULL && execd->entrypoint->exchange != NULL;
 }
 
+/* That it has started may be news that waits behind the signal, so one that is starting is not left
+ * out: without us it would run on. It may not lead its group yet. */
 bool execd_entrypoint_kill(struct execd *execd, int signal)
 {
-    if (execd->entrypoint == NULL || execd->entrypoint->state != RUNNING)
+    if (execd->entrypoint != NULL && execd->entrypoint->state == STARTING)
+        settle_start(execd->entrypoint);
+    struct execd_entrypoint *entrypoint = execd->entrypoint;
+    if (entrypoint == NULL || entrypoint->state == OVER)
         return false;
-    execd->entrypoint->terminated |= signal == SIGTERM;
-    execd_child_kill_group(&execd->entrypoint->child, signal);
+    entrypoint->terminated |= signal == SIGTERM;
+    execd_child_kill_group(&entrypoint->child, signal);
+    if (entrypoint->state == STARTING && entrypoint->child.pid > 0)
+        kill(entrypoint->child.pid, signal);
     return true;
 }
