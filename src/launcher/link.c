@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "launcher/netlink.h"
+#include "launcher/network.h"
 
 #define NEW            (NLM_F_CREATE | NLM_F_EXCL)
 #define ADDRESS_BITS   32
@@ -25,20 +26,12 @@
 #define COUNTER_FIELDS 9 /* of a line up to the bytes that went */
 #define ROUTE_PROTOCOL RTPROT_STATIC
 
-static int write_file(int proc_fd, const char *path, const char *text)
-{
-    AUTO_CLOSE int fd = openat(proc_fd, path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    return write(fd, text, strlen(text)) < 0 ? -errno : 0;
-}
-
 /* Before it is up: an interface with IPv6 begins to talk by itself. */
 static int switch_ipv6_off(int proc_fd, const char *interface)
 {
     char path[64 + IFNAMSIZ];
     snprintf(path, sizeof(path), "sys/net/ipv6/conf/%s/disable_ipv6", interface);
-    int r = write_file(proc_fd, path, "1");
+    int r = network_write(proc_fd, path, "1");
     return r == -ENOENT ? 0 : r; /* a kernel without it */
 }
 
@@ -95,7 +88,7 @@ int link_probe(void)
     netlink_put_u32(&request, VETH_INFO_PEER, 0);
     netlink_nest_end(&request, data);
     netlink_nest_end(&request, info);
-    AUTO_CLOSE int fd = netlink_open();
+    AUTO_CLOSE int fd = netlink_open(NETLINK_ROUTE);
     int r = fd < 0 ? fd : netlink_ask(fd, &request);
     return r == -EINVAL || r == -ERANGE ? 0 : MIN(r, 0);
 }
@@ -163,7 +156,7 @@ static int add_route(int fd, uint32_t index, uint32_t to, unsigned bits, uint32_
 int link_make(const struct link *link, int proc_fd, int inside_fd)
 {
     uint32_t index = 0;
-    AUTO_CLOSE int fd = netlink_open();
+    AUTO_CLOSE int fd = netlink_open(NETLINK_ROUTE);
     int r = fd < 0 ? fd : make_pair(fd, link, inside_fd);
     if (r == 0)
         r = switch_ipv6_off(proc_fd, link->name);
@@ -194,7 +187,7 @@ static int add_address(int fd, uint32_t index, uint32_t address)
 int link_finish_inside(const struct link *link)
 {
     uint32_t index = 0;
-    AUTO_CLOSE int fd = netlink_open();
+    AUTO_CLOSE int fd = netlink_open(NETLINK_ROUTE);
     int r = fd < 0 ? fd : find_index(fd, LINK_INSIDE, &index);
     if (r == 0)
         r = set_up(fd, LINK_INSIDE, false);
@@ -209,7 +202,7 @@ int link_delete(const char *name)
     struct netlink_request request;
     netlink_begin(&request, RTM_DELLINK, 0, &body, sizeof(body));
     netlink_put_text(&request, IFLA_IFNAME, name);
-    AUTO_CLOSE int fd = netlink_open();
+    AUTO_CLOSE int fd = netlink_open(NETLINK_ROUTE);
     return fd < 0 ? fd : netlink_ask(fd, &request);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "launcher/netlink.h"
 
 #define ANSWER_MAX     65536
 #define ANSWER_SECONDS 5
@@ -161,9 +162,9 @@ static int take_answer(struct nat_routes *routes, const unsigned char *at, size_
 
 int nat_routes_read(struct nat_routes *routes)
 {
-    AUTO_CLOSE int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    AUTO_CLOSE int fd = netlink_open(NETLINK_ROUTE);
     if (fd < 0)
-        return -errno;
+        return fd;
     AUTO_FREE unsigned char *answer = mem_alloc(ANSWER_MAX);
     int r = ask(fd);
     while (r == 0) {

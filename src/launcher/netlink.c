@@ -14,9 +14,9 @@
 
 _Static_assert(NLMSG_HDRLEN == sizeof(struct nlmsghdr), "a message begins right behind its header");
 
-int netlink_open(void)
+int netlink_open(int protocol)
 {
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
     return fd < 0 ? -errno : fd;
 }
 

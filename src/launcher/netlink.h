@@ -1,4 +1,4 @@
-/* Requests to the kernel's routing socket: interfaces, addresses, routes.
+/* Requests to the kernel's routing socket: interfaces, addresses, routes; and to those of its kind.
  *
  * One request at a time, each with one answer, which is an error number. A request is put together
  * in a buffer of fixed size; one that does not fit is remembered and refused when it is sent, so
@@ -20,8 +20,9 @@ struct netlink_request {
     bool too_long;
 };
 
-/* A socket of the calling process's network namespace, which it stays in. The fd, or -errno. */
-int netlink_open(void);
+/* A socket of the calling process's network namespace, which it stays in, for NETLINK_ROUTE or
+ * another protocol. The fd, or -errno. */
+int netlink_open(int protocol);
 
 /* `body` is the fixed part of this type of message (struct ifinfomsg and the like). */
 void netlink_begin(struct netlink_request *request, uint16_t type, uint16_t flags, const void *body,

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-static int write_file(int proc_fd, const char *path, const char *text)
+int network_write(int proc_fd, const char *path, const char *text)
 {
     AUTO_CLOSE int fd = openat(proc_fd, path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
@@ -33,9 +33,9 @@ int network_set_up(int proc_fd, const struct powers *powers)
     /* Of those that are mapped, which must be all: the next sandbox may have others than this. */
     uint32_t first = powers->machine ? 0 : powers->ids_first;
     snprintf(groups, sizeof(groups), "%u %u", first, powers->ids_last);
-    int r = write_file(proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+    int r = network_write(proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
     if (r == 0)
-        r = write_file(proc_fd, "sys/net/ipv4/ping_group_range", groups);
+        r = network_write(proc_fd, "sys/net/ipv4/ping_group_range", groups);
     return r;
 }
 

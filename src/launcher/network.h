@@ -19,3 +19,6 @@ int network_print(int proc_fd, uint64_t *ret_print);
 /* How many sockets there are in it. Not part of the print: those with which it was set up may be
  * counted for a moment longer than they are open. */
 int network_sockets(int proc_fd, unsigned *ret_count);
+
+/* A setting of the calling process's namespace, by its path below /proc. 0 or -errno. */
+int network_write(int proc_fd, const char *path, const char *text);

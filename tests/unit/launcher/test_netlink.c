@@ -150,7 +150,7 @@ static void test_real(void **state)
     (void)state;
     struct netlink_request request;
     const struct ifinfomsg body = {0};
-    AUTO_CLOSE int fd = netlink_open();
+    AUTO_CLOSE int fd = netlink_open(NETLINK_ROUTE);
     assert_true(fd >= 0);
     netlink_begin(&request, RTM_SETLINK, 0, &body, sizeof(body));
     netlink_put_text(&request, IFLA_IFNAME, "no-such-device");
