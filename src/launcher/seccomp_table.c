@@ -25,18 +25,9 @@
 #include <sys/socket.h>
 
 #include "base/macros.h"
+#include "seccomp/table.h"
 
 /* The constants of clone, ioctl, mmap and sockets used here are the same on both architectures. */
-#define INT          0xffffffffull
-#define ALLOW        SECCOMP_RET_ALLOW
-#define REFUSE(code) (SECCOMP_RET_ERRNO | (code))
-
-#define RULE(list, rest)                                               \
-    &(const struct seccomp_rule)                                       \
-    {                                                                  \
-        .cases = (list), .count = ARRAY_LEN(list), .otherwise = (rest) \
-    }
-
 #ifndef PR_SCHED_CORE
 #define PR_SCHED_CORE 62
 #endif

@@ -18,16 +18,7 @@
 #include <sys/socket.h>
 
 #include "base/macros.h"
-
-#define INT          0xffffffffull
-#define ALLOW        SECCOMP_RET_ALLOW
-#define REFUSE(code) (SECCOMP_RET_ERRNO | (code))
-
-#define RULE(list, rest)                                               \
-    &(const struct seccomp_rule)                                       \
-    {                                                                  \
-        .cases = (list), .count = ARRAY_LEN(list), .otherwise = (rest) \
-    }
+#include "seccomp/table.h"
 
 #define SOCKET_KIND 0xfull /* of the type; the rest are flags */
 
