@@ -61,19 +61,6 @@ class Confined(unittest.TestCase):
         self.assertEqual(answer.status, status, answer)
         return answer
 
-    @staticmethod
-    def execd(box):
-        """The host's pid of a sandbox's process 1."""
-        inode = box.output("readlink /proc/self/ns/pid")
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and os.readlink(entry / "ns/pid") == inode and \
-                        b"opensandbox-execd" in (entry / "cmdline").read_bytes():
-                    return int(entry.name)
-            except OSError:
-                continue
-        raise AssertionError("execd not found")
-
     def check_descriptors(self, lines, allowed):
         """0, 1 and 2, and of the allowed kind."""
         found = dict(line.split(" ", 1) for line in lines)
@@ -111,7 +98,7 @@ class Confined(unittest.TestCase):
         box = self.server.create()
         kinds = r"^(/dev/null|(socket|pipe):\[\d+\]|anon_inode:\[(eventpoll|eventfd|timerfd|signalfd|pidfd)\]" \
                 r"|.*/cgroup\.procs|/memfd:.*|/tmp/.*\(deleted\)|/proc.*)$"
-        pid = self.execd(box)
+        pid = box.execd_pid()
         entries = list(Path(f"/proc/{pid}/fd").iterdir())
         self.assertGreater(len(entries), 3)
         for entry in entries:
@@ -141,7 +128,7 @@ class Confined(unittest.TestCase):
 
     def test_own_session_keyring(self):
         """The kernel tells a user which keyrings are his: a sandbox brings a new session keyring."""
-        uid = int(Path(f"/proc/{self.execd(self.box)}/uid_map").read_text().split()[1])
+        uid = int(Path(f"/proc/{self.box.execd_pid()}/uid_map").read_text().split()[1])
         self.assertTrue(session_keyrings(uid) - self.keyrings[uid])
 
     def test_kernel_says_so(self):

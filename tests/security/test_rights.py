@@ -48,17 +48,6 @@ class Rights(unittest.TestCase):
         pids = cls.server.launcher_pids()  # with slots that are just being made
         [cls.launcher] = [pid for pid in pids if int(facts(pid)["PPid"]) not in pids]
 
-    def execd(self):
-        inode = self.box.output("readlink /proc/self/ns/pid")
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and os.readlink(entry / "ns/pid") == inode and \
-                        b"opensandbox-execd" in (entry / "cmdline").read_bytes():
-                    return int(entry.name)
-            except OSError:
-                continue
-        raise AssertionError("execd not found")
-
     def check_all_sets(self, status, wanted):
         for name in ("CapPrm", "CapEff", "CapBnd"):
             self.assertEqual(capabilities(status[name]), wanted, name)
@@ -111,7 +100,7 @@ class Rights(unittest.TestCase):
         self.assertEqual(status["Uid"].split(), ["0"] * 4)
 
     def test_execd(self):
-        status = facts(self.execd())
+        status = facts(self.box.execd_pid())
         self.check_all_sets(status, documented("execd"))
         self.assertEqual(status["NoNewPrivs"], "1")
         self.assertEqual((status["Seccomp"], status["Seccomp_filters"]), ("2", "1"))

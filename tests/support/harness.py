@@ -100,6 +100,18 @@ class Sandbox:
         self.prefix = endpoint["endpoint"][endpoint["endpoint"].index("/"):]
         self.headers = endpoint.get("headers", {})
 
+    def execd_pid(self):
+        """The host's pid of its process 1."""
+        inode = self.output("readlink /proc/self/ns/pid")
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and os.readlink(entry / "ns/pid") == inode and \
+                        b"opensandbox-execd" in (entry / "cmdline").read_bytes():
+                    return int(entry.name)
+            except OSError:
+                continue
+        raise AssertionError("execd not found")
+
     def request(self, method, path, body=None, headers=None):
         return self.server.request(method, self.prefix + path, body,
                                    {**self.headers, **(headers or {})}, key=False)
